@@ -1,0 +1,62 @@
+# Everything starts from nothing but a Python >= 3.12: `make demo`, `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= out
+
+# The first of these that *runs* (a shim may exist and fail) and is new enough.
+CANDIDATES = $(PYTHON) python3.14 python3.13 python3.12 python3 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
+FIND_PYTHON = for p in $(CANDIDATES); do \
+	  if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then echo "$$p"; exit 0; fi; done; exit 1
+
+.PHONY: help demo test test-all lint format bench docs clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@python="$$($(FIND_PYTHON))" || { \
+	  echo "hushgrad needs Python 3.12 or newer, and none was found here (tried: $(strip $(CANDIDATES))). Install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; }; \
+	echo "creating $(VENV) with $$($$python --version)"; \
+	"$$python" -m venv $(VENV)
+
+$(VENV)/.sim: $(BIN)/python pyproject.toml constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sim]' -c constraints.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.sim
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
+	@touch $@
+
+demo: $(VENV)/.sim  ## the paper's Fig. 2 and Fig. 3, plots and claims, into OUT=out
+	$(BIN)/hushgrad demo --out $(OUT)
+
+test: $(VENV)/.dev  ## the tests, without the long studies
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/.dev  ## every test
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev  ## ruff (lint, format) and pyright, strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.dev  ## let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## how fast the simulator is on this machine
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs  ## the documentation, warnings as errors, into docs/_build
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+clean:  ## remove the environment and what was built
+	rm -rf $(VENV) docs/_build out .pytest_cache .ruff_cache .hypothesis

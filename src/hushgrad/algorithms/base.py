@@ -1,0 +1,148 @@
+"""What an algorithm is: its equation, written once, and what it needs of a network."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from hushgrad.errors import AlgorithmError, MixingError
+from hushgrad.exchange import Array, Links, Step
+from hushgrad.mixing import Kind, Network
+from hushgrad.splits import IdentitySplit, Split, check_split, fresh
+from hushgrad.stepsizes import Schedule, check_schedule, constant, harmonic
+
+PAPER = "wang2023decentralized"
+
+
+class Algorithm(abc.ABC):
+    """A frozen dataclass of parameters with `init`, `step` and the paper's name.
+
+    `agent` is the view of the agents here, bound to its iteration `agent.k`. A step is a generator: each
+    `yield` of a Push or Pull is one communication round and gives back the sum that the receiver forms.
+    """
+
+    title: ClassVar[str]  # as papers print it
+    needs: ClassVar[Mapping[str, Kind]] = {}  # W, R, C and what each must be
+    undirected: ClassVar[bool] = False  # needs both directions of every link
+    cites: ClassVar[tuple[str, ...]]  # keys of hushgrad/cli/references.bib
+    guarantee: ClassVar[str]  # what is proved, in one line
+    links: Links = Links.GRAPH  # how far its messages go
+
+    @property
+    def label(self) -> str:
+        """The title, with what sets these parameters apart."""
+        return self.title
+
+    @abc.abstractmethod
+    def init(self, agent: Any, x0: Array) -> Any:
+        """The state before iteration 0, without communication."""
+
+    @abc.abstractmethod
+    def step(self, agent: Any, s: Any) -> Step[Any]:
+        """Iteration `agent.k`: from the state to the next."""
+
+    def first(self, agent: Any, s: Any) -> Step[Any]:
+        """Iteration 0, where it differs."""
+        return self.step(agent, s)
+
+    @property
+    def first_differs(self) -> bool:
+        """Whether iteration 0 is more than a step."""
+        return type(self).first is not Algorithm.first
+
+    def estimate(self, s: Any) -> Array:
+        """θ̂ of every agent here."""
+        return s.x
+
+    def check(self, network: Network) -> None:
+        """Refuse a network that the method cannot use, with the way out."""
+        name = type(self).__name__
+        if self.undirected and network.is_directed:
+            raise AlgorithmError(
+                f"{name} needs an undirected graph: every agent sends to and hears the same agents, but this "
+                "graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or add the missing "
+                "directions."
+            )
+        for letter, kind in self.needs.items():
+            shortfall = network.shortfall(kind)
+            if shortfall:
+                raise MixingError(
+                    f"{name} needs a {_WORDS[kind]} {letter}, but {shortfall}. {_WAY_OUT[kind]}"
+                )
+
+    def risks(self, network: Network, smoothness: float) -> Iterator[str]:
+        """What may go wrong with these settings here, each with the number behind it."""
+        del network, smoothness
+        yield from ()
+
+
+_WORDS = {
+    Kind.DOUBLY: "doubly stochastic",
+    Kind.SYMMETRIC: "symmetric doubly stochastic",
+    Kind.ROW: "row-stochastic",
+    Kind.COLUMN: "column-stochastic",
+}
+_UNDIRECTED = 'Use mixing="metropolis" on an undirected graph, or PushPull on a directed one.'
+_WAY_OUT = {
+    Kind.DOUBLY: _UNDIRECTED,
+    Kind.SYMMETRIC: _UNDIRECTED + ' PDGNDS(form="square") takes a nonsymmetric W.',
+    Kind.ROW: 'Use mixing="uniform_row", or leave mixing out.',
+    Kind.COLUMN: 'Use mixing="uniform_column", or leave mixing out.',
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepping(Algorithm):
+    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent)."""
+
+    stepsize: Schedule = constant(0.02)
+
+    def __post_init__(self) -> None:
+        check_schedule(self.stepsize, type(self).__name__)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The stepsize with the class's default deviation filled in."""
+        return self.stepsize
+
+    def lam(self, agent: Any) -> Array:
+        return self.schedule(agent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Private(Stepping):
+    """A method of the PDG family: private deviations of λ and a private split B."""
+
+    split: Split = fresh()
+
+    undirected = True
+    cites = (PAPER,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_split(self.split, type(self).__name__)
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.stepsize.deviating(harmonic())
+
+    @property
+    def label(self) -> str:
+        return self.title + (", B=I" if isinstance(self.split, IdentitySplit) else "")
+
+
+class TrackerState(NamedTuple):
+    x: Array  # (agents, d, trials)
+    y: Array  # (agents, d, trials) tracks the mean gradient
+    g: Array  # (agents, d, trials) gradient at x
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracker(Stepping):
+    """Gradient tracking: y starts at the gradient, so that Σ y = Σ g for ever."""
+
+    def init(self, agent: Any, x0: Array) -> TrackerState:
+        g = agent.gradient(x0)
+        return TrackerState(x=x0, y=g, g=g)

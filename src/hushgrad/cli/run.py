@@ -1,0 +1,122 @@
+"""`hushgrad run`: a study file, or one row of its sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgrad.cli.terminal import (
+    FileFormats,
+    Format,
+    Iterations,
+    OutDirectory,
+    OutputFormat,
+    Quiet,
+    Row,
+    SaveDirectory,
+    Seed,
+    Trials,
+    collecting_risks,
+    handled,
+)
+
+if TYPE_CHECKING:
+    from hushgrad.cli.report import Files
+    from hushgrad.simulate.result import Comparison
+    from hushgrad.studies import Study, SweepRow
+
+EPILOG = """
+[bold]Examples[/bold]
+
+hushgrad run study.toml
+
+hushgrad run study.toml --out results --formats pdf,csv
+
+hushgrad run study.toml --trials 5 --iterations 100 --format json
+
+hushgrad run sweep.toml --row 7 --save runs
+
+Exit code 1 means that every trial of every algorithm diverged; the results are printed all the same.
+"""
+
+
+@handled
+def run(
+    study: Annotated[Path, typer.Argument(help="The study, a TOML file (see 'hushgrad new').")],
+    out: OutDirectory = None,
+    formats: FileFormats = None,
+    output: OutputFormat = Format.TEXT,
+    row: Row = None,
+    iterations: Iterations = None,
+    trials: Trials = None,
+    seed: Seed = None,
+    save: SaveDirectory = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study: every algorithm in it, side by side.
+
+    The whole file is checked before anything runs. A study with a sweep runs every combination of its
+    values and writes them to sweep.csv; --row runs one of them alone, with the same numbers.
+    """
+    from hushgrad.cli import report
+    from hushgrad.studies import load_study
+
+    chosen = pick_row(load_study(study), row).with_run(
+        iterations=iterations, trials=trials, seed=seed
+    )
+    name = study.stem if row is None else f"{study.stem}-row{row}"
+    files = report.files_for(chosen, out, formats, save, name)
+    document: dict[str, Any] = {"study": str(study), "row": row}
+    with collecting_risks(quiet=quiet) as risks:
+        if chosen.is_swept:
+            if files.directory is None:
+                files.directory = chosen.source.directory / f"{chosen.name}-results"
+            if formats is None and "formats" not in chosen.tables.get("output", {}):
+                files.formats = ()  # a picture for every row is for those who ask
+            records = _run_sweep(chosen, files, quiet=quiet)
+        else:
+            runs = chosen.run(progress=False if quiet else None)
+            files.write(runs.runs)
+            records = report.records_of(runs)
+    if row is not None and files.directory is not None:
+        path = files.directory / f"{name}.toml"
+        path.write_text(chosen.to_toml(files.directory), encoding="utf-8")
+        files.written.append(path)
+    report.present(
+        records,
+        title=name,
+        output=output,
+        document=document | {"warnings": risks},
+        files=files,
+        quiet=quiet,
+    )
+
+
+def pick_row(study: Study, row: int | None) -> Study:
+    """The study, or the one that a row of its sweep makes of it."""
+    from hushgrad.studies.sweep import row_of
+
+    return study if row is None else row_of(study.sweep(), row).study
+
+
+def _run_sweep(study: Study, files: Files, *, quiet: bool) -> list[dict[str, Any]]:
+    """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
+    from hushgrad.cli.report import records_of
+    from hushgrad.simulate.plots import folder
+    from hushgrad.studies import Table
+
+    records: list[dict[str, Any]] = []
+
+    def keep(row: SweepRow, runs: Comparison) -> None:
+        records.extend({"row": row.row, **row.settings, **r} for r in records_of(runs))
+        files.write(runs.runs, sub=f"row-{row.row}")
+
+    try:
+        study.run_sweep(progress=False if quiet else None, each=keep)
+    finally:
+        if records and files.directory is not None:
+            path = folder(files.directory) / "sweep.csv"
+            files.written.append(Table(tuple(records)).write_csv(path))
+    return records

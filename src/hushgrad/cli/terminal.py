@@ -1,0 +1,118 @@
+"""What every command shares: options, errors and warnings on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgrad.errors import DivergedError, HushgradError, RiskWarning
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+WIDE = 200  # columns in a pipe, where nothing has to fit a screen
+
+
+class Format(enum.StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputFormat = Annotated[
+    Format, typer.Option("--format", help="Print a table, or one JSON document.")
+]
+OutDirectory = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Write pictures and tables into this directory."),
+]
+FileFormats = Annotated[
+    str | None,
+    typer.Option(
+        help="What to write, separated by commas: pdf, svg, png, pgfplots, table (LaTeX), mat, csv, "
+        "json. Default with --out: png,csv,json."
+    ),
+]
+SaveDirectory = Annotated[
+    Path | None,
+    typer.Option("--save", help="Save every run as .npz here, for 'hushgrad compare'."),
+]
+Row = Annotated[
+    int | None, typer.Option(min=0, help="Run this row of the sweep alone, numbered from 0.")
+]
+Iterations = Annotated[int | None, typer.Option(min=1, help="Instead of the study's iterations.")]
+Trials = Annotated[int | None, typer.Option(min=1, help="Instead of the study's trials.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Instead of the study's seed.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress, warnings or notes: the result alone.")
+]
+
+
+def console(*, stderr: bool = False) -> Any:
+    """A rich console on today's stdout or stderr; plain text in a pipe."""
+    from rich.console import Console
+
+    plain = Console(stderr=stderr, highlight=False)
+    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
+
+
+def say(kind: str, message: str, style: str) -> None:
+    """One message on stderr: `error: …`."""
+    from rich.text import Text
+
+    text = Text.assemble((f"{kind}: ", style), message)
+    console(stderr=True).print(text, soft_wrap=True)
+
+
+def note(message: str) -> None:
+    say("note", message, "bold cyan")
+
+
+def print_json(value: Any) -> None:
+    """One strict JSON document on stdout; numbers that JSON lacks become null."""
+    from hushgrad.simulate.export import strict_json
+
+    typer.echo(strict_json(value).rstrip("\n"))
+
+
+def handled(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors are one message and an exit code."""
+
+    @functools.wraps(command)
+    def guarded(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except HushgradError as error:
+            say("error", str(error), "bold red")
+            raise typer.Exit(FAILED if isinstance(error, DivergedError) else BAD_INPUT) from None
+        except KeyboardInterrupt:
+            say("interrupted", "stopped before the end; nothing more is written.", "bold yellow")
+            raise typer.Exit(INTERRUPTED) from None
+
+    return guarded
+
+
+@contextmanager
+def collecting_risks(*, quiet: bool) -> Generator[list[str]]:
+    """Show each RiskWarning once on stderr as it comes, and list them."""
+    risks: list[str] = []
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if not issubclass(category, RiskWarning):
+            usual(message, category, *rest)
+        elif str(message) not in risks:
+            risks.append(str(message))
+            if not quiet:
+                say("warning", str(message), "bold yellow")
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+        warnings.simplefilter("always", RiskWarning)
+        warnings.showwarning = show
+        yield risks

@@ -1,0 +1,88 @@
+"""Private uniforms, addressed instead of drawn in order: u = U(key of agent and stream; k, slot).
+
+Threefry-2x32 with 20 rounds (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011) in plain array
+code: the same source runs on NumPy and on jax.numpy, bit for bit, so that the simulator, an agent
+alone and a cluster draw identical numbers, in any order and after any restart.
+
+The contract:
+
+    key_trial  = threefry(seed, (trial, TRIAL))          seed: 64 bits, low word first
+    key        = threefry(key_trial, (agent, stream))
+    u          = (top 53 bits of threefry(key, (k, slot)) + 1) · 2⁻⁵³  ∈ (0, 1]
+
+Seeds are for studies and tests; a deployed agent uses a secret key and a real cipher with the same addresses.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+type Words = tuple[Any, Any]  # two uint32 arrays of one shape
+
+PUBLIC = 0xFFFF_FFFF  # the agent whose draws everyone knows: common coins
+ONCE = 0xFFFF_FFFF  # the iteration of draws that are made once per run
+TRIAL = 0x7472_6961  # "tria": keeps keys of trials apart from keys of agents
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD1_1BDA
+
+
+class Stream(enum.IntEnum):
+    """What a draw is for. Numbers are part of the contract: add at the end, never renumber."""
+
+    STEPSIZE = 0
+    SPLIT = 1
+    SPLIT_CONSTANT = 2
+    X0 = 3
+    BATCH = 4
+    NOISE = 5
+    COIN = 6
+
+
+def threefry(key: Words, counter: Words) -> Words:
+    """Threefry-2x32-20 of uint32 arrays that broadcast."""
+    k0, k1 = key
+    x0, x1 = counter
+    ks = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
+    x0, x1 = x0 + k0, x1 + k1
+    for block in range(5):
+        for rotation in _ROTATIONS[block % 2]:
+            x0 = x0 + x1
+            x1 = (x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))
+            x1 = x1 ^ x0
+        x0 = x0 + ks[(block + 1) % 3]
+        x1 = x1 + ks[(block + 2) % 3] + np.uint32(block + 1)
+    return x0, x1
+
+
+def uniforms(key: Words, counter: Words) -> Any:
+    """u ∈ (0, 1], float64. Both products and their sum are exact, so no compiler can round them apart."""
+    high, low = threefry(key, counter)
+    return high.astype(np.float64) * 2.0**-32 + ((low >> np.uint32(11)) + np.uint32(1)).astype(
+        np.float64
+    ) * 2.0**-53
+
+
+def trial_keys(seed: int, trials: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """The keys (trials,) of some trials of a study; no two seeds share a trial."""
+    number = np.asarray(trials, np.uint32)
+    word = (np.uint32(seed & 0xFFFF_FFFF), np.uint32(seed >> 32 & 0xFFFF_FFFF))
+    return threefry(
+        (np.full_like(number, word[0]), np.full_like(number, word[1])),
+        (number, np.full_like(number, TRIAL)),
+    )
+
+
+def agent_keys(
+    trial_key: tuple[NDArray[np.uint32], NDArray[np.uint32]], agents: ArrayLike, stream: Stream
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """The keys (agents, trials) of one stream."""
+    number = np.asarray(agents, np.uint32)[:, None]
+    shape = np.broadcast_shapes(number.shape, trial_key[0].shape)
+    return threefry(
+        trial_key, (np.broadcast_to(number, shape), np.full(shape, stream, dtype=np.uint32))
+    )

@@ -1,0 +1,85 @@
+"""What hushgrad raises, and what it warns of.
+
+    Exception
+    └── HushgradError
+        ├── InputError (also a ValueError)      a bad argument value
+        │   ├── GraphError                      a graph that cannot be built
+        │   ├── MixingError                     weights that break Assumption 1
+        │   ├── ProblemError                    losses, data, starting points
+        │   ├── StudyError                      a study file
+        │   ├── AlgorithmError                  a network or parameters it cannot use
+        │   └── StepsizeError                   schedules and deviations
+        ├── MissingExtra (also an ImportError)  an optional package that is not installed
+        └── DivergedError                       the iterates left the finite numbers
+
+    UserWarning
+    └── RiskWarning                             legal, but unlikely to be what was meant
+
+Every message names the rule, the place, the value and the way out.
+"""
+
+from importlib import import_module
+from typing import Any
+
+
+class HushgradError(Exception):
+    """The root of everything that hushgrad raises on purpose."""
+
+
+class InputError(HushgradError, ValueError):
+    """An argument has a value that breaks a rule."""
+
+
+class GraphError(InputError):
+    """A graph cannot be built from what was given."""
+
+
+class MixingError(InputError):
+    """Weights break Assumption 1, or a network does not have the kind of matrix asked for."""
+
+
+class ProblemError(InputError):
+    """A problem's losses, data or starting points do not fit together."""
+
+
+class StudyError(InputError):
+    """A study file says something that cannot be run."""
+
+
+class AlgorithmError(InputError):
+    """An algorithm cannot use this network, or was given bad parameters."""
+
+
+class StepsizeError(InputError):
+    """A schedule or a deviation of stepsizes is malformed."""
+
+
+class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error
+    """A package of an optional extra is needed here and is not installed."""
+
+
+class DivergedError(HushgradError):
+    """The iterates left the finite numbers."""
+
+
+class RiskWarning(UserWarning):
+    """What was asked for is legal, but unlikely to work as meant."""
+
+
+def optional(module: str, extra: str) -> Any:
+    """Import a module that belongs to an optional extra, or say how to install it.
+
+    Returns ``Any``, not a module type: what is imported by name has no types to check.
+
+    >>> optional("json", "sim").dumps([1])
+    '[1]'
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtra(
+            f"this needs {package}, which cannot be imported ({error}). "
+            f"Install it with: pip install 'hushgrad[{extra}]'",
+            name=module,
+        ) from error

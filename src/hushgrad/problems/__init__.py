@@ -1,0 +1,20 @@
+"""Problems min Σ_i f_i(θ): `Problem` for any loss, builders for the usual ones, data to divide."""
+
+from hushgrad.problems.data import Group
+from hushgrad.problems.datasets import AgentData, dataset
+from hushgrad.problems.problem import Problem
+from hushgrad.problems.quadratic import estimation, estimation_from, rendezvous
+from hushgrad.problems.regression import huber, logistic, ridge
+
+__all__ = [
+    "AgentData",
+    "Group",
+    "Problem",
+    "dataset",
+    "estimation",
+    "estimation_from",
+    "huber",
+    "logistic",
+    "rendezvous",
+    "ridge",
+]

@@ -1,0 +1,159 @@
+"""The agents' data: pytrees of arrays, checked once, kept read-only, and grouped by shape.
+
+A pytree is here a dict, tuple, list or namedtuple of pytrees, down to the arrays. It is walked
+without JAX, so that an agent with a NumPy objective never imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import ProblemError
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Agents whose arrays have equal shapes, stacked so that one vmap serves them all."""
+
+    agents: NDArray[np.int64]  # (n,) their numbers, ascending
+    data: Any  # leaves (n, ...), or (trials, n, ...) when every trial has its own
+
+
+def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "data") -> Any:
+    """`tree` with function(path, leaf) for every leaf; path is how a user would write it."""
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        items = cast("dict[Any, Any]", tree).items()
+        return {key: map_leaves(function, value, f"{path}[{key!r}]") for key, value in items}
+    if isinstance(tree, tuple) and hasattr(cast("Any", tree), "_fields"):
+        named = cast("Any", tree)
+        parts = (map_leaves(function, getattr(named, f), f"{path}.{f}") for f in named._fields)
+        return type(named)(*parts)
+    if isinstance(tree, tuple | list):
+        values = cast("Sequence[Any]", tree)
+        mapped = [map_leaves(function, value, f"{path}[{n}]") for n, value in enumerate(values)]
+        return mapped if isinstance(tree, list) else tuple(mapped)
+    return function(path, tree)
+
+
+def leaves(tree: Any, path: str = "data") -> dict[str, Any]:
+    """The leaves of `tree` by path."""
+    found: dict[str, Any] = {}
+    map_leaves(found.__setitem__, tree, path)
+    return found
+
+
+def stacked_groups(data: Any, *, per_trial: bool) -> tuple[Group, ...]:
+    """One group from a pytree whose leaves lead with the axis of agents (after that of trials)."""
+    arrays = map_leaves(_array, data)
+    lead = ("trials", "agents") if per_trial else ("agents",)
+    found = leaves(arrays)
+    if not found:
+        raise ProblemError("Data needs at least one array, but it has none. Give every agent some.")
+    first_path, first = next(iter(found.items()))
+    for path, array in found.items():
+        if array.ndim < len(lead):
+            raise ProblemError(
+                f"Every array leads with the axes ({', '.join(lead)}), but {path} has shape "
+                f"{array.shape}. Repeat what the agents share with np.broadcast_to, or give a list "
+                "with one entry for each agent."
+            )
+        for axis, word in enumerate(lead):
+            if array.shape[axis] == 0:
+                raise ProblemError(
+                    f"A problem needs at least one of its {word}, but {path} has shape "
+                    f"{array.shape}, with none on axis {axis}. Give one entry for each."
+                )
+            if array.shape[axis] != first.shape[axis]:
+                raise ProblemError(
+                    f"All arrays have the same number of {word} on axis {axis}, but {first_path} "
+                    f"has {first.shape[axis]} and {path} has {array.shape[axis]}. If agents have "
+                    "unequal amounts of data, give a list with one entry for each agent."
+                )
+        _check_filled(path, array, "every agent")
+        _check_finite(path, array, lead)
+    return (Group(np.arange(first.shape[len(lead) - 1]), arrays),)
+
+
+def listed_groups(data: Sequence[Any]) -> tuple[Group, ...]:
+    """Groups from one pytree for each agent; the leaves of different agents may differ in shape."""
+    if not data:
+        raise ProblemError(
+            "A problem needs at least one agent, but the list of data is empty. Give one entry for "
+            "each agent."
+        )
+    agents = [map_leaves(_array, tree, f"data[{i}]") for i, tree in enumerate(data)]
+    flat = [leaves(tree) for tree in agents]
+    if not flat[0]:
+        raise ProblemError("Data needs at least one array, but agent 0 has none. Give it some.")
+    members: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for i, found in enumerate(flat):
+        if found.keys() != flat[0].keys():
+            odd = sorted(found.keys() ^ flat[0].keys())[0]
+            lacks = i if odd in flat[0] else 0
+            raise ProblemError(
+                f"All agents' data has the same structure, but agent {lacks} lacks "
+                f"{odd.removeprefix('data')}, which agent {0 if lacks else i} has. A list stands "
+                "for the agents; one pytree with a leading agent axis is a tuple or a dict."
+            )
+        for path, array in found.items():
+            _check_filled(f"data[{i}]{path.removeprefix('data')}", array, f"agent {i}")
+            _check_finite(path, array[None], ("agents",), agent=i)
+        members.setdefault(tuple(found[path].shape for path in flat[0]), []).append(i)
+
+    def stack(numbers: list[int]) -> Any:
+        return map_leaves(
+            lambda path, _: _frozen(np.stack([flat[i][path] for i in numbers])), agents[numbers[0]]
+        )
+
+    return tuple(Group(np.array(numbers), stack(numbers)) for numbers in members.values())
+
+
+def _array(path: str, leaf: Any) -> NDArray[Any]:
+    """A read-only copy of `leaf`: floats as float64, integers and booleans as they are."""
+    try:
+        array = np.array(leaf)
+    except (TypeError, ValueError) as error:
+        raise ProblemError(
+            f"Data is made of arrays of numbers, but {path} of type {type(leaf).__name__} is none "
+            f"({error}). Convert it to a NumPy array."
+        ) from error
+    if array.dtype.kind not in "fiub":
+        raise ProblemError(
+            f"Data is made of real numbers, integers or booleans, but {path} has dtype "
+            f"{array.dtype} (a {type(leaf).__name__}). Convert it to float64; pytrees are dicts, "
+            "tuples, lists and namedtuples of arrays."
+        )
+    return _frozen(array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+def _check_filled(path: str, array: NDArray[Any], whose: str) -> None:
+    if array.size == 0:
+        raise ProblemError(
+            f"Every agent holds data, but {path} of {whose} is empty, with shape {array.shape}. "
+            "Leave that array out, or give the agent at least one entry."
+        )
+
+
+def _check_finite(path: str, array: NDArray[Any], lead: Sequence[str], agent: int = 0) -> None:
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    place = [int(n) for n in np.argwhere(~np.isfinite(array))[0]]
+    where = f"agent {place[len(lead) - 1] + agent}"
+    if len(lead) == 2:
+        where = f"trial {place[0]}, {where}"
+    raise ProblemError(
+        f"Data must be finite, but {path} of {where} is {array[tuple(place)]} at index "
+        f"{tuple(place[len(lead) :])}. Remove or impute the entry."
+    )

@@ -1,0 +1,143 @@
+"""The losses of rows, Σ_r weight_r · ℓ(x_rᵀθ, y_r) + ½ Σ_c penalty_c θ_c², for NumPy and JAX alike.
+
+An agent's data is X (n, d), y (n,), weight (n,) and penalty (d,); huber's delta is a scalar. What
+the functions of all agents' data (solutions, curvatures) get has a leading agent axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import optional
+from hushgrad.problems.checks import largest_gram_eigenvalue, least_squares
+from hushgrad.problems.newton import Point, minimise
+
+type Vector = NDArray[np.float64]
+
+COARSER = 4.0  # the ratio of successive deltas on the way to a small one
+
+
+def _penalty(theta: Any, data: Any) -> Any:
+    return (data["penalty"] * theta) @ theta / 2
+
+
+def squares(theta: Any, data: Any) -> Any:
+    residual = data["X"] @ theta - data["y"]
+    return (data["weight"] * residual) @ residual / 2 + _penalty(theta, data)
+
+
+def squares_gradient(theta: Any, data: Any) -> Any:
+    X = data["X"]
+    return X.T @ (data["weight"] * (X @ theta - data["y"])) + data["penalty"] * theta
+
+
+def logistic(theta: Any, data: Any) -> Any:
+    xp = _namespace(theta, data["X"])
+    margin = data["y"] * (data["X"] @ theta)
+    return data["weight"] @ xp.logaddexp(0.0, -margin) + _penalty(theta, data)
+
+
+def logistic_gradient(theta: Any, data: Any) -> Any:
+    xp = _namespace(theta, data["X"])
+    X, y = data["X"], data["y"]
+    # 1/(1 + e^t) as exp(−log(1 + e^t)): no overflow, and no digits lost where it is tiny
+    doubt = xp.exp(-xp.logaddexp(0.0, y * (X @ theta)))
+    return data["penalty"] * theta - X.T @ (data["weight"] * y * doubt)
+
+
+def huber(theta: Any, data: Any) -> Any:
+    residual = data["X"] @ theta - data["y"]
+    clipped = residual.clip(-data["delta"], data["delta"])
+    return (data["weight"] * clipped) @ (residual - clipped / 2) + _penalty(theta, data)
+
+
+def huber_gradient(theta: Any, data: Any) -> Any:
+    X = data["X"]
+    clipped = (X @ theta - data["y"]).clip(-data["delta"], data["delta"])
+    return X.T @ (data["weight"] * clipped) + data["penalty"] * theta
+
+
+def squares_solution(data: Any) -> Vector:
+    held = data["weight"] > 0
+    return least_squares(data["X"][held], data["y"][held], data["penalty"].sum(axis=0))
+
+
+def logistic_solution(data: Any) -> Vector:
+    def curvature(theta: Vector) -> Vector:
+        margin = data["X"] @ theta
+        return data["weight"] * np.exp(-np.logaddexp(0.0, margin) - np.logaddexp(0.0, -margin))
+
+    return _newton(logistic, logistic_gradient, curvature, data, np.zeros(data["X"].shape[-1]))
+
+
+def huber_solution(data: Any) -> Vector:
+    """By way of larger deltas: where most rows are outliers the Hessian jumps from step to step,
+    and Newton from afar would wander.
+    """
+    final = float(data["delta"][0])
+    theta = squares_solution(data)
+    delta = float(np.abs(data["weight"] * (data["X"] @ theta - data["y"])).max()) / COARSER
+
+    def curvature_at(delta: float) -> Callable[[Vector], Vector]:
+        return lambda theta: data["weight"] * (np.abs(data["X"] @ theta - data["y"]) < delta)
+
+    while True:
+        delta = max(delta, final)
+        stage = data | {"delta": np.full_like(data["delta"], delta)}
+        theta = _newton(huber, huber_gradient, curvature_at(delta), stage, theta)
+        if delta == final:
+            return theta
+        delta /= COARSER
+
+
+def _newton(
+    loss: Callable[[Any, Any], Any],
+    gradient: Callable[[Any, Any], Any],
+    curvature: Callable[[Vector], Vector],
+    data: Any,
+    start: Vector,
+) -> Vector:
+    """Newton in NumPy; curvature(θ) is ∂²ℓ/∂(xᵀθ)², (m, n)."""
+    agents = [{key: leaf[i] for key, leaf in data.items()} for i in range(len(data["X"]))]
+    rows = data["X"].reshape(-1, data["X"].shape[-1])
+    penalty = np.diag(data["penalty"].sum(axis=0))
+
+    def point(theta: Vector) -> Point:
+        values = np.array([loss(theta, agent) for agent in agents])
+        slopes = np.stack([gradient(theta, agent) for agent in agents])
+        sizes = np.linalg.norm(slopes, axis=1)
+        return Point(theta, values.sum(), np.abs(values).sum(), slopes.sum(axis=0), sizes.sum())
+
+    def hessian(theta: Vector) -> Vector:
+        return rows.T @ (curvature(theta).reshape(-1, 1) * rows) + penalty
+
+    return minimise(point, hessian, start)
+
+
+def squares_smoothness(data: Any) -> float:
+    return float((largest_gram_eigenvalue(data["X"]) + data["penalty"].max(axis=1)).max())
+
+
+def logistic_smoothness(data: Any) -> float:
+    return float((largest_gram_eigenvalue(data["X"]) / 4 + data["penalty"].max(axis=1)).max())
+
+
+def squares_strong_convexity(data: Any) -> float:
+    rows = data["X"][data["weight"] > 0]
+    hessian = rows.T @ rows + np.diag(data["penalty"].sum(axis=0))
+    return float(max(np.linalg.eigvalsh(hessian)[0], 0.0) / len(data["X"]))
+
+
+def smallest_penalty(data: Any) -> float:
+    return float(data["penalty"].mean(axis=0).min())
+
+
+def _namespace(*arrays: Any) -> Any:
+    """NumPy for NumPy arrays, else jax.numpy: an agent with NumPy arrays never imports JAX."""
+    if all(isinstance(array, np.ndarray) for array in arrays):
+        return np
+    return optional("jax.numpy", "sim")

@@ -1,0 +1,274 @@
+"""A problem: min Σ_i f_i(θ), one loss, one piece of data for each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, cast, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrad.errors import ProblemError
+from hushgrad.problems import autodiff, newton
+from hushgrad.problems.checks import check_count
+from hushgrad.problems.data import Group, leaves, listed_groups, map_leaves, stacked_groups
+from hushgrad.problems.shapes import check_output, infer_dim
+
+type Loss = Callable[[Any, Any], Any]  # θ (d,), one agent's data → scalar
+type Gradient = Callable[[Any, Any], Any]  # θ (d,), one agent's data → (d,)
+type Vector = NDArray[np.float64]
+
+
+@final
+class Problem:
+    """min Σ_i f_i(θ) with f_i(θ) = loss(θ, data_i), every data_i the secret of one agent.
+
+    loss              any JAX-traceable function of θ (d,) and one agent's data, to a scalar
+    data              a pytree of arrays with a leading agent axis; or a *list* of one pytree for
+                      each agent, whose arrays may differ in shape (lists are agents, not pytrees)
+    dim               d; without it, the one axis length in the data that makes the loss a scalar
+    gradient          ∇loss by hand, for NumPy and JAX arrays alike; without it, autodiff
+    solution          θ*: an array (d,), or (trials, d); or a function of the data (of one trial)
+    smoothness, strong_convexity
+                      what the methods of these names return: a number, or a function of the data
+    per_trial         leaves lead with (trials, agents): every Monte Carlo trial has its own problem
+
+    Data is copied, floats as float64, and read-only. A gradient that computes with NumPy is used
+    without importing JAX.
+
+    >>> problem = Problem(lambda theta, p: ((theta - p) ** 2).sum(), np.eye(3)[:, :2])
+    >>> problem
+    Problem('custom', n_agents=3, dim=2)
+    >>> problem.solution().round(3).tolist()
+    [0.333, 0.333]
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        data: Any,
+        *,
+        dim: int | None = None,
+        gradient: Gradient | None = None,
+        solution: ArrayLike | Callable[[Any], ArrayLike] | None = None,
+        smoothness: float | Callable[[Any], float] | None = None,
+        strong_convexity: float | Callable[[Any], float] | None = None,
+        per_trial: bool = False,
+        name: str = "custom",
+    ) -> None:
+        if isinstance(data, list) and per_trial:
+            count = len(cast("list[Any]", data))
+            raise ProblemError(
+                "With per_trial=True data is one pytree with leading axes (trials, agents), but it "
+                f"is a list of {count}. Stack the arrays, padding unequal ones."
+            )
+        self.name = name
+        self.loss = loss
+        self._is_list = isinstance(data, list)
+        self.groups: tuple[Group, ...] = (
+            listed_groups(cast("list[Any]", data))
+            if self._is_list
+            else stacked_groups(data, per_trial=per_trial)
+        )
+        lead = next(iter(leaves(self.groups[0].data).values())).shape
+        self.n_trials: int | None = lead[0] if per_trial else None
+        self.n_agents = sum(len(group.agents) for group in self.groups)
+        self._gradient = gradient
+        self._place = {
+            int(i): (g, n)
+            for g, group in enumerate(self.groups)
+            for n, i in enumerate(group.agents)
+        }
+        by_hand = gradient is not None  # then NumPy may do; without it only JAX can differentiate
+        samples = self._first_of_each_group()
+        self.dim = (
+            infer_dim(loss, *samples[0], try_numpy=by_hand)
+            if dim is None
+            else check_count("dim", dim)
+        )
+        self._numpy_loss = check_output(loss, "loss", (), self.dim, samples, try_numpy=by_hand)
+        self._numpy_gradient = gradient is not None and check_output(
+            gradient, "gradient", (self.dim,), self.dim, samples, try_numpy=True
+        )
+        self._given_solution = solution
+        self._given_smoothness = smoothness
+        self._given_strong_convexity = strong_convexity
+
+    def __repr__(self) -> str:
+        trials = "" if self.n_trials is None else f", n_trials={self.n_trials}"
+        return f"Problem({self.name!r}, n_agents={self.n_agents}, dim={self.dim}{trials})"
+
+    @property
+    def data(self) -> Any:
+        """The data in the form it was given: a stacked pytree, or a list of one for each agent."""
+        if self._is_list:
+            return [self.agent_data(i) for i in range(self.n_agents)]
+        return self.groups[0].data
+
+    @cached_property
+    def gradient_function(self) -> Gradient:
+        """∇loss as a function of θ (d,) and one agent's data: the hand-written one, or jax.grad."""
+        return autodiff.gradient_of(self.loss) if self._gradient is None else self._gradient
+
+    def agent_data(self, i: int, trial: int | None = None) -> Any:
+        """The data of agent i. `trial` matters (and is needed) only if every trial has its own."""
+        if i not in self._place:
+            raise ProblemError(
+                f"Agents are numbered 0 to {self.n_agents - 1}, but agent {i!r} was asked for."
+            )
+        group, place = self._place[i]
+        return map_leaves(lambda _, leaf: leaf[place], self._group_data(trial)[group])
+
+    def local_gradient(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
+        """∇f_i as a function from NumPy θ (d,) to NumPy (d,), knowing the data of agent i only."""
+        data = self.agent_data(i, trial)
+        if self._numpy_gradient:
+            function, held = self.gradient_function, data
+        else:
+            function, held = self._compiled_gradient, autodiff.on_device(data)
+        return lambda theta: np.asarray(function(np.asarray(theta, np.float64), held), np.float64)
+
+    def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
+        """f_i as a function from NumPy θ (d,) to a float, knowing the data of agent i only."""
+        data = self.agent_data(i, trial)
+        if self._numpy_loss:
+            function, held = self.loss, data
+        else:
+            function, held = self._compiled_loss, autodiff.on_device(data)
+        return lambda theta: float(function(np.asarray(theta, np.float64), held))
+
+    def value(self, theta: ArrayLike, trial: int | None = None) -> float:
+        """Σ_i f_i(θ)."""
+        theta = self._check_theta(theta)
+        if self._numpy_loss:
+            return sum(float(self.loss(theta, data)) for data in self._each(trial))
+        return self._sums.point(theta, self._group_data(trial)).value
+
+    def gradient_sum(self, theta: ArrayLike, trial: int | None = None) -> Vector:
+        """Σ_i ∇f_i(θ), (d,)."""
+        theta = self._check_theta(theta)
+        if self._numpy_gradient:
+            total = np.zeros(self.dim)
+            for data in self._each(trial):
+                total += self.gradient_function(theta, data)
+            return total
+        return self._sums.point(theta, self._group_data(trial)).gradient
+
+    def solution(self) -> Vector:
+        """θ* = argmin Σ_i f_i, (d,), or (trials, d) when every trial has its own; read-only.
+
+        By the given closed form, else by damped Newton from θ = 0 down to the rounding level of the
+        gradient, of least norm where it is not unique. Newton needs a smooth convex sum.
+        """
+        return self._solution
+
+    def smoothness(self) -> float:
+        """L = max_i (and over trials) of the largest eigenvalue of ∇²f_i.
+
+        The built-ins give a bound that holds at every θ and is attained at some (Huber's: a bound).
+        A custom loss is measured at θ = 0 only, by the largest eigenvalue in size: the constant L
+        for quadratics, a guide for others. Pass smoothness= when you know better.
+        """
+        return self._smoothness
+
+    def strong_convexity(self) -> float:
+        """The smallest eigenvalue, over θ (and trials), of (1/m) Σ_i ∇²f_i, or a lower bound to it.
+
+        Exact for estimation, rendezvous and ridge; for logistic and Huber what the regulariser
+        gives.
+        """
+        if self._given_strong_convexity is None:
+            raise ProblemError(
+                f"The strong convexity of {self!r} is not known. Pass strong_convexity= to Problem."
+            )
+        return min(self._from_data(self._given_strong_convexity))
+
+    @cached_property
+    def _solution(self) -> Vector:
+        given = self._given_solution
+        if given is None:
+            found = np.stack([self._newton(trial) for trial in self._trials()])
+        elif callable(given):
+            found = np.stack([np.asarray(given(data), np.float64) for data in self._all_data()])
+        else:
+            found = np.array(given, np.float64)
+        if self.n_trials is None and (given is None or callable(given)):
+            found = found[0]
+        shape = (self.dim,) if self.n_trials is None else (self.n_trials, self.dim)
+        if found.shape != shape or not np.isfinite(found).all():
+            raise ProblemError(
+                f"A solution is finite and of shape {shape}, but the given one has shape "
+                f"{found.shape} and {np.count_nonzero(~np.isfinite(found))} entries not finite. "
+                "Correct solution=, or leave it out: Newton finds it for a smooth convex sum."
+            )
+        found.setflags(write=False)
+        return found
+
+    @cached_property
+    def _smoothness(self) -> float:
+        if self._given_smoothness is not None:
+            return max(self._from_data(self._given_smoothness))
+        return max(
+            autodiff.largest_curvature(self.gradient_function, self.dim, self._group_data(trial))
+            for trial in self._trials()
+        )
+
+    @cached_property
+    def _sums(self) -> autodiff.Sums:
+        return autodiff.Sums(self.loss, self.gradient_function)
+
+    @cached_property
+    def _compiled_gradient(self) -> Gradient:
+        return autodiff.in_float64(self.gradient_function)
+
+    @cached_property
+    def _compiled_loss(self) -> Loss:
+        return autodiff.in_float64(self.loss)
+
+    def _newton(self, trial: int | None) -> Vector:
+        groups = tuple(autodiff.on_device(data) for data in self._group_data(trial))
+        return newton.minimise(
+            lambda theta: self._sums.point(theta, groups),
+            lambda theta: self._sums.hessian(theta, groups),
+            np.zeros(self.dim),
+        )
+
+    def _trials(self) -> list[int] | list[None]:
+        return [None] if self.n_trials is None else list(range(self.n_trials))
+
+    def _group_data(self, trial: int | None) -> tuple[Any, ...]:
+        """The data of every group, leaves (n, ...), in one trial."""
+        if self.n_trials is None:
+            return tuple(group.data for group in self.groups)
+        if trial is None or not 0 <= trial < self.n_trials:
+            raise ProblemError(
+                f"Every trial of {self!r} has its own data, so trial= is a number from 0 to "
+                f"{self.n_trials - 1}, but it is {trial!r}."
+            )
+        return tuple(map_leaves(lambda _, leaf: leaf[trial], g.data) for g in self.groups)
+
+    def _each(self, trial: int | None) -> Iterator[Any]:
+        return (self.agent_data(i, trial) for i in range(self.n_agents))
+
+    def _all_data(self) -> list[Any]:
+        """The data in the form it was given, of every trial."""
+        if self.n_trials is None:
+            return [self.data]
+        return [self._group_data(trial)[0] for trial in self._trials()]
+
+    def _from_data(self, given: float | Callable[[Any], float]) -> list[float]:
+        if callable(given):
+            return [float(given(data)) for data in self._all_data()]
+        return [float(given)]
+
+    def _check_theta(self, theta: ArrayLike) -> Vector:
+        array = np.asarray(theta, np.float64)
+        if array.shape != (self.dim,):
+            raise ProblemError(f"θ has shape ({self.dim},), but was given with {array.shape}.")
+        return array
+
+    def _first_of_each_group(self) -> list[tuple[int, Any]]:
+        first = None if self.n_trials is None else 0
+        numbers = [int(group.agents[0]) for group in self.groups]
+        return [(i, self.agent_data(i, first)) for i in numbers]

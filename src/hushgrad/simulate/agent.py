@@ -1,0 +1,242 @@
+"""One agent, alone, in NumPy: it knows its links, its weights, its objective and its keys, and no one else's.
+
+`AgentDriver` is sans I/O: it hands out what the agent sends in a round and takes what came in. In-memory links
+(team.py) or a network carry the mail. Sums are formed in the order of the senders' numbers, never of
+arrival. The own share of a Push is what remains of what was really sent, so rounding does not drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.draws import Stream
+from hushgrad.exchange import (
+    Array,
+    Columns,
+    Lazy,
+    Links,
+    Matrix,
+    Public,
+    Pull,
+    Push,
+    Round,
+    Shares,
+    Square,
+    Step,
+    exchanges,
+    reply,
+)
+from hushgrad.simulate.view import Slots, View
+
+type Vector = NDArray[np.float64]  # (d,)
+type Payload = tuple[Vector | None, ...]  # one entry per exchange of the round, None where a link is silent
+
+
+@dataclass(frozen=True)
+class LocalWeights:
+    """What one agent knows of a public matrix A."""
+
+    own: float  # a_jj
+    out: Mapping[int, float]  # receiver i → a_ij: how i weighs what comes from here
+    into: Mapping[int, float]  # sender l → a_jl: how this agent weighs what comes from l
+
+
+@dataclass(frozen=True)
+class LocalKeys:
+    """The key words of one agent's streams, and of the public coin."""
+
+    private: Callable[[Stream], tuple[NDArray[np.uint32], NDArray[np.uint32]]]
+    public: tuple[NDArray[np.uint32], NDArray[np.uint32]]
+
+
+@dataclass(frozen=True)
+class Local:
+    """One agent's part of a network and a problem."""
+
+    number: int
+    receivers: Mapping[Links, tuple[int, ...]]  # ascending, itself not included
+    weights: Mapping[str, LocalWeights]  # by letter; W² as "W2"
+    gradient: Callable[[Vector], Vector]
+    keys: LocalKeys
+    link_numbers: Mapping[int, int]  # receiver → number of the link in the network, for pairings
+    n_links: int
+
+
+class OneAgent(View):
+    """The view of a single agent: a block of one, (1, d, 1)."""
+
+    xp = np
+    ones = np.ones((1, 1, 1))
+
+    def __init__(self, local: Local, k: int):
+        self.local = local
+        self.k = float(k)
+        self.counter = np.uint32(k)
+
+    def gradient(self, x: Array) -> Array:
+        return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
+
+    def _key(self, stream: Stream) -> tuple[Any, Any]:
+        k0, k1 = self.local.keys.private(stream)
+        return k0.reshape(1, 1, 1), k1.reshape(1, 1, 1)
+
+    def _public_key(self) -> tuple[Any, Any]:
+        k0, k1 = self.local.keys.public
+        return k0.reshape(1, 1, 1), k1.reshape(1, 1, 1)
+
+    def _slots(self, links: Links) -> Slots:
+        me, receivers = self.local.number, np.array(self.local.receivers[links], np.int64)
+        own = np.count_nonzero(receivers < me)
+        out = np.arange(len(receivers)) + (receivers > me)
+        shape = (-1, 1, 1)
+        return Slots(
+            np.array([own], np.uint32).reshape(shape),
+            out.astype(np.uint32).reshape(shape),
+            np.array([len(receivers) + 1], np.uint32).reshape(shape),
+        )
+
+    def to_links(self, values: Array, links: Links = Links.GRAPH) -> Array:
+        return np.repeat(values, len(self.local.receivers[links]), axis=0)
+
+    def sum_out(self, values: Array, links: Links = Links.GRAPH) -> Array:
+        del links
+        return values.sum(0, keepdims=True)
+
+    def _real(self, values: Array, links: Links) -> Array:
+        del links
+        return values
+
+    def _link_numbers(self) -> tuple[Any, int]:
+        receivers = self.local.receivers[Links.GRAPH]
+        numbers = np.array([self.local.link_numbers[i] for i in receivers]).reshape(-1, 1, 1)
+        return numbers, self.local.n_links
+
+    # ---- a round
+
+    def outgoing(self, asked: Round) -> tuple[dict[int, Payload], list[Vector]]:
+        """What goes to each receiver, and for each exchange what stays here."""
+        pushed = [self._weigh(exchange) for exchange in exchanges(asked)]
+        receivers = sorted({i for out, _ in pushed for i in out})
+        mail = {i: tuple(out.get(i) for out, _ in pushed) for i in receivers}
+        return mail, [own for _, own in pushed]
+
+    def incoming(
+        self, asked: Round, own: list[Vector], box: Mapping[int, Payload]
+    ) -> tuple[Array, ...]:
+        """The sums that a step gets back, in the order of the senders' numbers."""
+        me = self.local.number
+        sums: list[Array] = []
+        for e, exchange in enumerate(exchanges(asked)):
+            total: Any = None
+            for j in sorted({*box, me}):
+                vector = own[e] if j == me else box[j][e]
+                if vector is None:
+                    continue
+                if isinstance(exchange, Pull) and j != me:
+                    vector = self._into(exchange.matrix, j) * vector
+                total = vector if total is None else total + vector
+            sums.append(total[None, :, None])
+        return tuple(sums)
+
+    def _weigh(self, exchange: Push | Pull) -> tuple[dict[int, Vector], Vector]:
+        """({receiver: message}, own share) of one exchange."""
+        if isinstance(exchange, Pull):
+            vector = exchange.vector[0, :, 0]
+            own = sum(self._own(A, u) for A, u in exchange.terms)
+            return {i: vector for i in self._receivers_of(exchange.matrix)}, own
+        links = exchange.terms.links
+        out: dict[int, Vector] = {}
+        whole: Any = 0.0
+        for matrix, vector in exchange.terms:
+            whole = whole + self._whole(matrix, vector)
+            for i, part in self._messages(matrix, vector):
+                out[i] = out[i] + part if i in out else part
+        own = whole - sum(out.values()) if out else whole
+        if exchange.over is not None:
+            awake = np.asarray(exchange.over).ravel() > 0
+            asleep = {i for i, on in zip(self.local.receivers[links], awake, strict=True) if not on}
+            out = {i: message for i, message in out.items() if i not in asleep}
+        return out, own
+
+    def _messages(self, matrix: Matrix, vector: Array) -> list[tuple[int, Vector]]:
+        if matrix.links is Links.NONE:
+            return []
+        receivers = self.local.receivers[matrix.links]
+        if isinstance(matrix, Shares):
+            return [(i, vector[1][n, :, 0]) for n, i in enumerate(receivers)]
+        u = vector[0, :, 0]
+        if isinstance(matrix, Columns):
+            return [(i, matrix.out[n, 0, 0] * u) for n, i in enumerate(receivers)]
+        weights = self._public(matrix)
+        return [(i, weights.out[i] * u) for i in receivers]
+
+    def _whole(self, matrix: Matrix, vector: Array) -> Vector:
+        """The sum of all shares: columns add up to one."""
+        if isinstance(matrix, Shares):
+            return vector[0][0, :, 0] + vector[1].sum(0)[:, 0]
+        if isinstance(matrix, Columns):
+            return vector[0, :, 0] / matrix.scale[0, :, 0]
+        return vector[0, :, 0]
+
+    def _own(self, matrix: Matrix, vector: Array) -> Vector:
+        weight = 1.0 if matrix.links is Links.NONE else self._public(matrix).own
+        return weight * vector[0, :, 0]
+
+    def _public(self, matrix: Matrix) -> LocalWeights:
+        if isinstance(matrix, Square):
+            return self.local.weights[matrix.of.name + "2"]
+        assert isinstance(matrix, Public)
+        return self.local.weights[matrix.name]
+
+    def _receivers_of(self, matrix: Matrix) -> tuple[int, ...]:
+        return self.local.receivers[matrix.links]
+
+    def _into(self, matrix: Matrix, sender: int) -> float:
+        if isinstance(matrix, Lazy):
+            return 0.5 * self.local.weights[matrix.of.name].into[sender]
+        return self._public(matrix).into[sender]
+
+
+class AgentDriver:
+    """Runs an algorithm for one agent: `send`, then `receive`, round after round."""
+
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
+        self.algorithm, self.local = algorithm, local
+        self.k = 0
+        self.state = algorithm.init(OneAgent(local, 0), np.array(x0, np.float64)[None, :, None])
+        self._begin()
+
+    def _begin(self) -> None:
+        self._view = OneAgent(self.local, self.k)
+        step = self.algorithm.first if self.k == 0 and self.algorithm.first_differs else self.algorithm.step
+        self._step: Step[Any] = step(self._view, self.state)
+        self._asked: Round = next(self._step)
+        self._mail, self._own = self._view.outgoing(self._asked)
+
+    @property
+    def x(self) -> Vector:
+        """θ̂ of this agent."""
+        return self.algorithm.estimate(self.state)[0, :, 0]
+
+    def send(self) -> dict[int, Payload]:
+        """What this agent sends in the present round."""
+        return self._mail
+
+    def receive(self, box: Mapping[int, Payload]) -> bool:
+        """Take what others sent in this round; whether an iteration ended with it."""
+        sums = self._view.incoming(self._asked, self._own, box)
+        try:
+            self._asked = self._step.send(reply(self._asked, sums))
+        except StopIteration as end:
+            self.state = end.value
+            self.k += 1
+            self._begin()
+            return True
+        self._mail, self._own = self._view.outgoing(self._asked)
+        return False

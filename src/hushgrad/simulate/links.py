@@ -1,0 +1,38 @@
+"""What drivers derive of a network: numbers of links, weights over two hops."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import optional
+from hushgrad.graphs import Graph
+from hushgrad.mixing import Kind, Network
+
+KINDS = {"W": Kind.DOUBLY, "R": Kind.ROW, "C": Kind.COLUMN}
+
+
+def link_numbers(graph: Graph) -> NDArray[np.int64]:
+    """(arcs,) number of each arc's undirected link in `graph.links`."""
+    low = np.minimum(graph.senders, graph.receivers)
+    high = np.maximum(graph.senders, graph.receivers)
+    code = low * graph.n_agents + high
+    pairs = graph.links
+    return np.searchsorted(pairs[:, 0] * graph.n_agents + pairs[:, 1], code)
+
+
+def two_hop_weights(
+    network: Network, two_hop: Graph, kind: Kind
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """On the two-hop arcs: A, A²; and A²'s diagonal."""
+    sparse = optional("scipy.sparse", "sim")
+    graph, m = network.graph, network.n_agents
+    weights = network.weights(kind)
+    one = sparse.csr_array((weights.links, (graph.receivers, graph.senders)), shape=(m, m))
+    one = one + sparse.diags_array(weights.own)
+    square = (one @ one).tocsr()
+
+    def on_arcs(matrix: object) -> NDArray[np.float64]:
+        return np.asarray(matrix[two_hop.receivers, two_hop.senders]).ravel()
+
+    return on_arcs(one.tocsr()), on_arcs(square), square.diagonal()

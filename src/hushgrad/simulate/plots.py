@@ -1,0 +1,328 @@
+"""Pictures of runs for papers: medians and bands on a log axis, without pyplot or a display."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import InputError, optional
+from hushgrad.simulate.result import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+
+# Okabe & Ito's palette for the colour-blind, without its yellow, too pale for a line on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+_DASHES: tuple[Any, ...] = (  # on, off in line widths; the styles survive a black-and-white printer
+    "solid",
+    (0, (4.5, 1.6)),
+    (0, (1.1, 1.3)),
+    (0, (5.5, 1.4, 1.1, 1.4)),
+    (0, (2.4, 1.2)),
+    (0, (5.5, 1.2, 1.1, 1.2, 1.1, 1.2)),
+)
+_MARKERS = "osD^vPX"
+_N_MARKERS = 6  # on each line, staggered, so that lines that coincide are still seen to be several
+
+ENDINGS: dict[
+    str, dict[str, Any]
+] = {  # of files, and what makes each of them look the same on every day and machine
+    ".png": {"dpi": 200},
+    ".svg": {"metadata": {"Date": None}},
+    ".pdf": {"metadata": {"CreationDate": None}},
+}
+_SIZE = (3.5, 2.6)  # inches: one column of a two-column paper
+_STYLE: dict[Any, Any] = {
+    "font.family": "STIXGeneral",  # Times-like, comes with matplotlib
+    "mathtext.fontset": "stix",
+    "font.size": 8.0,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 8.5,
+    "legend.fontsize": 7.5,
+    "legend.title_fontsize": 7.0,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "grid.linewidth": 0.4,
+    "grid.color": "0.9",
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "svg.fonttype": "none",  # text stays text: searched, edited, read aloud
+    "svg.hashsalt": "hushgrad",
+}
+_LABELS = {
+    "error": r"error  $\max_i\,\Vert x_i-\theta^{*}\Vert$",
+    "consensus": r"disagreement  $\max_i\,\Vert x_i-\bar{x}\Vert$",
+}
+_STYLE_LOCK = threading.Lock()  # rc_context is global while it lasts
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's metric over its trials; diverged counts as infinite, as in `Run.median_error`."""
+
+    label: str
+    iterations: Ints  # (samples,)
+    middle: Floats  # (samples,) the median
+    low: Floats | None  # (samples,) the band, None for one trial
+    high: Floats | None  # (samples,)
+    n_trials: int
+    n_diverged: int
+    ceiling: float  # the largest value that a trial came back from, 0 where all diverged
+
+    @property
+    def title(self) -> str:
+        """The label, with what is not in the picture."""
+        if not self.n_diverged:
+            return self.label
+        if self.n_trials == 1:
+            return f"{self.label} (diverged)"
+        return f"{self.label} ({self.n_diverged} of {self.n_trials} diverged)"
+
+
+def curve(run: Run, metric: str = "error", band: tuple[float, float] | None = (0.1, 0.9)) -> Curve:
+    """Median and quantiles of a run's error, consensus, or one of its metrics."""
+    known = {"error": run.error, "consensus": run.consensus, **run.metrics}
+    if metric not in known:
+        raise InputError(
+            f"{run.label} has the metrics {', '.join(known)}, but metric = {metric!r}. "
+            "Sample your own with hg.run(…, metrics={name: function})."
+        )
+    if band is not None and not 0 <= band[0] < band[1] <= 1:
+        raise InputError(
+            f"a band lies between two quantiles, 0 ≤ low < high ≤ 1, but band = {band!r}. "
+            "Use (0.1, 0.9), or None for no band."
+        )
+    values = np.where(np.isfinite(known[metric]), known[metric], np.inf)
+    lost = np.array([s.startswith("diverged") for s in run.status]) | np.isinf(values).any(axis=1)
+    n = len(values)
+    low, high = (None, None) if band is None or n == 1 else _quantiles(values, band)
+    return Curve(
+        label=run.label,
+        iterations=run.iterations,
+        middle=np.median(values, axis=0),
+        low=low,
+        high=high,
+        n_trials=n,
+        n_diverged=int(lost.sum()),
+        ceiling=float(values[~lost].max(initial=0.0)),
+    )
+
+
+def _quantiles(values: Floats, band: tuple[float, float]) -> Floats:
+    """(2, samples); between a finite and an infinite value, infinite."""
+    with np.errstate(invalid="ignore"):
+        found = np.quantile(values, band, axis=0)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def plot_runs(
+    runs: Iterable[Run],
+    path: str | Path | None = None,
+    *,
+    title: str | None = None,
+    band: tuple[float, float] | None = (0.1, 0.9),
+    log_x: bool = False,
+    metric: str = "error",
+) -> Figure:
+    """Errors against iterations, one line per run: the median over trials, with a quantile band.
+
+    path     written by its ending: .png, .svg or .pdf; the same runs give the same bytes
+    band     two quantiles, or None
+    metric   "error", "consensus", or a metric that the runs sampled
+
+    A line leaves the picture upwards where its median diverges (the legend counts diverged
+    trials), and downwards where it is exactly zero.
+    """
+    target = None if path is None else _check_ending(Path(path))
+    curves = [curve(run, metric, band) for run in runs]
+    if not curves:
+        raise InputError("a picture shows at least one run, but the list is empty.")
+    optional("matplotlib", "sim")
+    from matplotlib import rc_context
+
+    with _STYLE_LOCK, rc_context(_STYLE):
+        figure = _draw(
+            curves, title=title, band=band, log_x=log_x, ylabel=_LABELS.get(metric, metric)
+        )
+        if target is not None:
+            with replacing(target) as partial:
+                figure.savefig(
+                    partial, format=target.suffix[1:].lower(), **ENDINGS[target.suffix.lower()]
+                )
+    return figure
+
+
+def _check_ending(path: Path) -> Path:
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(
+            f"pictures are written as {', '.join(ENDINGS)}, but path = '{path}'. "
+            f"Use '{path.with_suffix('.svg')}'."
+        )
+    return path
+
+
+def _draw(
+    curves: Sequence[Curve],
+    *,
+    title: str | None,
+    band: tuple[float, float] | None,
+    log_x: bool,
+    ylabel: str,
+) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_yscale("log", nonpositive="clip")
+    if log_x:
+        axes.set_xscale("log")
+    bottom, top = _limits(curves)
+    for n, one in enumerate(curves):
+        _draw_curve(axes, one, n, len(curves), log_x=log_x, top=top)
+    axes.set_ylim(bottom, top)
+    drawn = np.concatenate([c.iterations[_start(c, log_x) :] for c in curves])
+    if drawn.min() < drawn.max():
+        axes.set_xlim(int(drawn.min()), int(drawn.max()))
+    axes.set_xlabel("iteration  $k$")
+    axes.set_ylabel(_literal(ylabel) if ylabel not in _LABELS.values() else ylabel)
+    if title:
+        axes.set_title(_literal(title))
+    axes.grid(visible=True, which="major")
+    axes.set_axisbelow(True)
+    axes.legend(
+        title=_note(curves, band),
+        frameon=True,
+        framealpha=0.6,
+        edgecolor="none",
+        handlelength=3.2,
+        labelspacing=0.35,
+        borderaxespad=0.2,
+        alignment="left",
+    )
+    return figure
+
+
+def _draw_curve(axes: Axes, one: Curve, n: int, of: int, *, log_x: bool, top: float) -> None:
+    start = _start(one, log_x)
+    x = one.iterations[start:]
+    colour = COLOURS[n % len(COLOURS)]
+    if one.low is not None and one.high is not None:
+        low, high = one.low[start:], np.minimum(one.high[start:], 10 * top)
+        axes.fill_between(
+            x,
+            low,
+            high,
+            where=np.isfinite(low),
+            color=colour,
+            alpha=min(0.14, 0.32 / of),  # bands that coincide must not add up to a wall
+            linewidth=0,
+            zorder=1.5,
+        )
+    y = one.middle[start:]
+    axes.plot(
+        x,
+        np.where(np.isfinite(y), y, np.nan),
+        color=colour,
+        linestyle=_DASHES[n % len(_DASHES)],
+        linewidth=1.3,
+        marker=_MARKERS[n % len(_MARKERS)],
+        markevery=_marked(x, n, of, log_x),
+        markersize=3.6,
+        markerfacecolor="white",
+        markeredgewidth=0.9,
+        zorder=2 + 0.01 * n,
+        label=_literal(one.title),
+    )
+
+
+def _start(one: Curve, log_x: bool) -> int:
+    """The first sample that has a place on the axis: a log axis has no 0."""
+    return int(log_x and one.iterations[0] == 0)
+
+
+def _marked(x: Ints, n: int, of: int, log_x: bool) -> list[int]:
+    """Samples of line n of `of` that get a marker: spread over the axis, shifted by line."""
+    place = np.log(x) if log_x else x.astype(np.float64)
+    wanted = (
+        place[0] + (place[-1] - place[0]) * (np.arange(_N_MARKERS) + (n + 0.5) / of) / _N_MARKERS
+    )
+    return [int(i) for i in np.unique(np.abs(place[:, None] - wanted).argmin(axis=0))]
+
+
+def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
+    """What the picture holds: all that is positive and finite, divergence cut off."""
+    least, most = np.inf, 0.0
+    for one in curves:
+        drawn = np.concatenate([v for v in (one.low, one.middle, one.high) if v is not None])
+        drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
+        if not len(drawn):
+            continue
+        ceiling = one.ceiling or 1e3 * float(drawn[0])
+        least = min(least, float(drawn.min()))
+        most = max(most, min(float(drawn.max()), ceiling) if one.n_diverged else float(drawn.max()))
+    if most == 0.0:
+        return 1e-16, 1.0
+    margin = max(0.05 * np.log10(most / least), 0.1) if most > least else 0.5
+    return least / 10**margin, most * 10**margin
+
+
+def _note(curves: Sequence[Curve], band: tuple[float, float] | None) -> str | None:
+    numbers = {c.n_trials for c in curves}
+    if numbers == {1}:
+        return None
+    of = f" of {numbers.pop()} trials" if len(numbers) == 1 else ""
+    shade = "" if band is None else f",\n{100 * band[0]:g}–{100 * band[1]:g} % shaded"
+    return f"median{of}{shade}"
+
+
+def _literal(text: str) -> str:
+    """Text whose $ are dollars, not mathematics."""
+    return text.replace("$", r"\$")
+
+
+def folder(path: str | Path) -> Path:
+    """A directory, made where it is missing."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"files go into a directory, but '{path}' cannot be one: {error.strerror}. "
+            "Choose another."
+        ) from error
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[Path]:
+    """A new file that takes the place of `path` when all went well: nobody reads half a file."""
+    partial = folder(path.parent) / f".{path.name}.{secrets.token_hex(4)}.part"
+    try:
+        yield partial
+        partial.replace(path)
+    except PermissionError as error:
+        raise InputError(
+            f"'{path}' cannot be written: {error.strerror}. Choose another place."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)

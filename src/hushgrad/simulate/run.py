@@ -1,0 +1,236 @@
+"""`run` and `compare`: from an algorithm, a problem and a network to a result."""
+
+from __future__ import annotations
+
+import operator
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.order import Order
+from hushgrad.simulate.progress import Progress
+from hushgrad.simulate.result import Comparison, Run
+from hushgrad.simulate.transcript import Transcript
+
+SAMPLES = 200  # about as many as a picture shows
+
+type Engine = Literal["stacked", "agents"]
+
+
+def run(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    iterations: int,
+    trials: int | Iterable[int] = 1,
+    seed: int = 0,
+    record_every: int | None = None,
+    transcript: bool = False,
+    x0: ArrayLike | None = None,
+    progress: bool | Callable[[int, int], None] | None = None,
+    tolerance: float = 1e-6,
+    metrics: Mapping[str, Callable[[Any, Problem], Any]] | None = None,
+    conserve: bool = False,
+    engine: Engine = "stacked",
+    label: str | None = None,
+) -> Run:
+    """Run an algorithm and sample its error.
+
+    trials         how many, or their numbers: trial t is the same alone and among others
+    record_every   iterations between samples; by default about 200 samples in all
+    transcript     keep every wire message in `run.transcript`
+    x0             zeros, or (agents, d), or (trials, agents, d)
+    progress       True, False, a function (done, total), or None: a bar on a terminal when it takes long
+    tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
+    metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
+    conserve       own shares by subtraction from what was sent, against rounding drift in long runs
+    engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy, over in-memory links
+    """
+    _check_parts(algorithm, problem, network)
+    n_iterations = _whole("iterations", iterations, 1)
+    every = max(1, n_iterations // SAMPLES) if record_every is None else _whole("record_every", record_every, 1)
+    numbers = _trial_numbers(trials, problem)
+    start = _start(x0, len(numbers), problem)
+    if not 0 <= operator.index(seed) < 2**64:
+        raise InputError(f"a seed has 64 bits, but seed = {seed}. Choose 0 ≤ seed < 2**64.")
+    if engine not in ("stacked", "agents"):
+        raise InputError(f'an engine is "stacked" or "agents", but engine = {engine!r}.')
+    algorithm.check(network)
+    for risk in algorithm.risks(network, problem.smoothness()):
+        warnings.warn(risk, RiskWarning, stacklevel=2)
+    samples = np.unique(np.append(np.arange(0, n_iterations + 1, every), n_iterations))
+    started = time.perf_counter()
+    name = label or algorithm.label
+    if engine == "stacked":
+        optional("jax", "sim")
+        from hushgrad.simulate.stacked import simulate
+    else:
+        from hushgrad.simulate.team import simulate
+    with Progress(progress, name, n_iterations * len(numbers)) as bar:
+        outcome = simulate(
+            Order(
+                algorithm=algorithm,
+                problem=problem,
+                network=network,
+                seed=seed,
+                trials=numbers,
+                x0=start,
+                samples=samples,
+                metrics=dict(metrics or {}),
+                transcript=transcript,
+                conserve=conserve,
+                tick=bar.tick,
+            )
+        )
+    solution = problem.solution()
+    solution = solution if problem.n_trials is None else solution[numbers]
+    return Run(
+        title=algorithm.title,
+        label=name,
+        error=outcome.error,
+        consensus=outcome.consensus,
+        iterations=samples[: outcome.error.shape[1]],
+        x=outcome.x,
+        solution=solution,
+        status=_statuses(outcome.error[:, -1], outcome.diverged, solution, tolerance),
+        trials=numbers,
+        seed=seed,
+        traffic=outcome.traffic,
+        seconds=time.perf_counter() - started,
+        metrics=outcome.metrics,
+        config={
+            "algorithm": describe(algorithm),
+            "problem": {"name": problem.name, "n_agents": problem.n_agents, "dim": problem.dim},
+            "network": {
+                "n_agents": network.n_agents,
+                "n_links": network.graph.n_links,
+                "is_directed": network.is_directed,
+                "mixing": network.mixing,
+            },
+            "iterations": n_iterations,
+            "record_every": every,
+            "tolerance": tolerance,
+            "engine": engine,
+        },
+        transcript=Transcript(numbers, outcome.channels) if transcript else None,
+        algorithm=algorithm,
+        problem=problem,
+        network=network,
+    )
+
+
+def compare(
+    algorithms: Sequence[Algorithm] | Mapping[str, Algorithm],
+    problem: Problem,
+    network: Network,
+    **options: Any,
+) -> Comparison:
+    """Run several algorithms alike; options are those of `run`. A mapping gives the labels."""
+    named = (
+        dict(algorithms)
+        if isinstance(algorithms, Mapping)
+        else dict(zip(_labels(algorithms), algorithms, strict=True))
+    )
+    if not named:
+        raise InputError("a comparison needs at least one algorithm, but the list is empty.")
+    return Comparison(
+        tuple(run(a, problem, network, label=label, **options) for label, a in named.items())
+    )
+
+
+def _labels(algorithms: Sequence[Algorithm]) -> list[str]:
+    """Labels that differ, numbered where the algorithms' own do not."""
+    labels = [a.label for a in algorithms]
+    return [
+        label if labels.count(label) == 1 else f"{label} #{labels[:n].count(label) + 1}"
+        for n, label in enumerate(labels)
+    ]
+
+
+def describe(value: Any) -> Any:
+    """Parameters as JSON can say them: {"kind": class, field: value}."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__} | {
+            f.name: describe(getattr(value, f.name)) for f in fields(value)
+        }
+    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
+
+
+def _check_parts(algorithm: object, problem: object, network: object) -> None:
+    for name, value, kind, example in (
+        ("algorithm", algorithm, Algorithm, "hg.PDGDS()"),
+        ("problem", problem, Problem, "hg.problems.estimation()"),
+        ("network", network, Network, "hg.Network(hg.graphs.ring(5))"),
+    ):
+        if not isinstance(value, kind):
+            hint = " (an instance, not the class)" if isinstance(value, type) else ""
+            raise InputError(f"{name} is a {kind.__name__}{hint}, but got {value!r}. Write {example}.")
+    if problem.n_agents != network.n_agents:  # type: ignore[attr-defined]  # checked above
+        raise ProblemError(
+            f"problem and network have the same agents, but the problem has {problem.n_agents} and the "  # type: ignore[attr-defined]
+            f"network {network.n_agents}. Give both the same n_agents."  # type: ignore[attr-defined]
+        )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InputError(f"{name} is a whole number ≥ {least}, but {name} = {value!r}.")
+    return number
+
+
+def _trial_numbers(trials: int | Iterable[int], problem: Problem) -> NDArray[np.int64]:
+    if isinstance(trials, Iterable):
+        numbers = np.array([_whole("a trial's number", t, 0) for t in trials], np.int64)
+        if not len(numbers) or len(np.unique(numbers)) < len(numbers):
+            raise InputError(f"trials are different numbers, at least one, but trials = {list(numbers)}.")
+    else:
+        numbers = np.arange(_whole("trials", trials, 1))
+    limit = 2**32 - 1 if problem.n_trials is None else problem.n_trials
+    if numbers.max() >= limit:
+        raise InputError(
+            f"this problem has {limit} trials, but trial {numbers.max()} is asked for. "
+            "Build the problem with more trials."
+        )
+    return numbers
+
+
+def _start(x0: ArrayLike | None, n_trials: int, problem: Problem) -> NDArray[np.float64]:
+    m, d = problem.n_agents, problem.dim
+    start = np.zeros((m, d)) if x0 is None else np.array(x0, np.float64)
+    if start.shape not in ((m, d), (n_trials, m, d)):
+        raise InputError(
+            f"x0 has shape (agents, d) = ({m}, {d}) or (trials, agents, d) = ({n_trials}, {m}, {d}), but "
+            f"x0 has shape {start.shape}."
+        )
+    if not np.isfinite(start).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(start))[0])
+        raise InputError(f"x0 is finite, but x0[{', '.join(map(str, where))}] = {start[where]}.")
+    return np.broadcast_to(start, (n_trials, m, d))
+
+
+def _statuses(
+    last: NDArray[np.float64],
+    diverged: NDArray[np.int64],
+    solution: NDArray[np.float64],
+    tolerance: float,
+) -> tuple[str, ...]:
+    scale = np.maximum(1.0, np.linalg.norm(np.atleast_2d(solution), axis=1))
+    small = np.broadcast_to(last <= tolerance * scale, last.shape)
+    return tuple(
+        f"diverged at {k}" if k >= 0 else "converged" if ok else "iteration limit"
+        for k, ok in zip(diverged.tolist(), small.tolist(), strict=True)
+    )

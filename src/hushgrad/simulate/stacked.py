@@ -1,0 +1,273 @@
+"""A study's trials on the stacked simulator: blocks of trials on two threads, sampled, watched for divergence."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.exchange import Links
+from hushgrad.simulate.engine import CHUNK, SAMPLES, Simulation
+from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
+from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.transcript import Channel
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+
+BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
+THREADS = 2
+_CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
+
+
+def simulate(order: Order) -> Outcome:
+    """Run all trials; the split into blocks depends on their number only, so results do not on the machine."""
+    n = len(order.trials)
+    size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
+    starts = range(0, n, size)
+    parts = [np.minimum(np.arange(s, s + size), n - 1) for s in starts]  # the last block repeats a trial
+    if len(parts) == 1:
+        outcomes = [_run_block(order, parts[0])]
+    else:
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            outcomes = list(pool.map(lambda part: _run_block(order, part), parts))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return _join(outcomes, n)
+
+
+def _join(outcomes: list[Outcome], n: int) -> Outcome:
+    """Blocks side by side; where one ended early because all its trials diverged, NaN follows."""
+    samples = max(o.error.shape[1] for o in outcomes)
+
+    def stack(values: list[Any]) -> Any:
+        return np.concatenate(values)[:n]
+
+    def pad(values: Floats) -> Floats:
+        missing = samples - values.shape[1]
+        return np.pad(values, ((0, 0), (0, missing)), constant_values=np.nan)
+
+    traffic = outcomes[0].traffic
+    channels = tuple(
+        Channel(
+            **{
+                **{f: getattr(same[0], f) for f in same[0].__dataclass_fields__},
+                "values": stack([c.values for c in same]),
+                "awake": None if same[0].awake is None else stack([c.awake for c in same]),
+            }
+        )
+        for same in zip(*(o.channels for o in outcomes), strict=True)
+    )
+    return Outcome(
+        error=stack([pad(o.error) for o in outcomes]),
+        consensus=stack([pad(o.consensus) for o in outcomes]),
+        x=stack([o.x for o in outcomes]),
+        metrics={
+            name: stack([pad(o.metrics[name]) for o in outcomes]) for name in outcomes[0].metrics
+        },
+        diverged=stack([o.diverged for o in outcomes]),
+        traffic=traffic,
+        channels=channels,
+    )
+
+
+def _run_block(order: Order, part: Ints) -> Outcome:
+    with jax.enable_x64(True):
+        simulation = Simulation(
+            order.algorithm,
+            order.problem,
+            order.network,
+            seed=order.seed,
+            trials=order.trials[part],
+            conserve=order.conserve,
+        )
+        block = _RecordedBlock if order.transcript else _SampledBlock
+        return block(order, simulation, order.x0[part]).run()
+
+
+class _SampledBlock:
+    """One block of trials, advanced from sample to sample."""
+
+    def __init__(self, order: Order, simulation: Simulation, x0: Floats):
+        self.order, self.simulation = order, simulation
+        self.state = simulation.start(x0)
+        self.k = 0
+        self.awake = np.zeros(len(x0))
+        self.diverged = np.full(len(x0), -1)
+        self.error: list[Floats] = []
+        self.consensus: list[Floats] = []
+        self.metrics: dict[str, list[Any]] = {name: [] for name in order.metrics}
+        self._note(*_measure(simulation, x0))
+        self._measure_users(x0)
+
+    def run(self) -> Outcome:
+        self._begin()
+        targets = self.order.samples[1:]
+        done, per_call = 0, 1
+        while done < len(targets) and not (self.diverged >= 0).all():
+            stride = int(targets[done]) - self.k
+            n = 1
+            while (
+                n < min(per_call, SAMPLES, len(targets) - done)
+                and targets[done + n] - targets[done + n - 1] == stride
+            ):
+                n += 1
+            started = time.perf_counter()
+            self._advance(stride, n)
+            took = time.perf_counter() - started
+            done += n
+            if not self.order.metrics:
+                per_call = max(1, min(2 * per_call, int(n * _CALL_SECONDS / max(took, 1e-9))))
+        return self._outcome()
+
+    def _begin(self) -> None:
+        if self.order.algorithm.first_differs:
+            self.state, awake = self.simulation.first(self.state)
+            self.awake += awake
+            self.k = 1
+            self.order.tick(len(self.diverged))
+
+    def _advance(self, stride: int, n: int) -> None:
+        before, k = self.state, self.k
+        self.state, awake, block = self.simulation.advance(before, k, stride, n)
+        self.awake += awake
+        self.k += stride * n
+        for s in range(n):
+            lost = is_lost(block.error[s]) & (self.diverged < 0)
+            if lost.any():
+                self._locate(before, k, stride, s, lost)
+            self._note(block.error[s], block.consensus[s])
+        if self.order.metrics:
+            self._measure_users(self.simulation.estimates(self.state))
+        self.order.tick(stride * n * len(self.diverged))
+
+    def _locate(self, state: Any, k: int, stride: int, s: int, lost: NDArray[np.bool_]) -> None:
+        """Run the stretch before sample s again, iteration by iteration, to name the first bad one."""
+        if s:
+            state, _, _ = self.simulation.advance(state, k, stride, s)
+            k += stride * s
+        end = k + stride
+        while k < end and (self.diverged[lost] < 0).any():
+            n = min(SAMPLES, end - k)
+            state, _, block = self.simulation.advance(state, k, 1, n)
+            bad = is_lost(block.error)
+            for t in np.flatnonzero(lost & bad.any(0) & (self.diverged < 0)):
+                self.diverged[t] = k + 1 + int(np.argmax(bad[:, t]))
+            k += n
+        self.diverged[lost & (self.diverged < 0)] = end
+
+    def _note(self, error: Floats, consensus: Floats) -> None:
+        self.error.append(error)
+        self.consensus.append(consensus)
+
+    def _measure_users(self, x: Floats) -> None:
+        for name, metric in self.order.metrics.items():
+            self.metrics[name].append(apply_metric(name, metric, x, self.order.problem))
+
+    def _outcome(self, channels: tuple[Channel, ...] = ()) -> Outcome:
+        return Outcome(
+            error=np.array(self.error).T,
+            consensus=np.array(self.consensus).T,
+            x=self.simulation.estimates(self.state),
+            metrics={name: np.array(values).T for name, values in self.metrics.items()},
+            diverged=self.diverged,
+            traffic=_count(self.simulation, self.awake, self.k),
+            channels=channels,
+        )
+
+
+class _RecordedBlock(_SampledBlock):
+    """The same, keeping every message: metrics of each iteration come along, samples are picked from them."""
+
+    def run(self) -> Outcome:
+        program, args = self.simulation.program, self.simulation.args
+        targets = set(self.order.samples.tolist())
+        last = int(self.order.samples[-1])
+        channels: list[Channel] = []
+        if self.order.algorithm.first_differs:
+            self.state, out = program.record_first(args, self.state)
+            assert program.first_traffic is not None
+            kept = jax.tree.map(lambda leaf: np.asarray(leaf)[None], out)
+            channels += self._channels(program.first_traffic.wires, [kept], np.array([0]))
+            self._pick(kept, targets)
+        start, chunks = self.k, list[Any]()
+        while self.k < last and not (self.diverged >= 0).all():
+            n = min(CHUNK, last - self.k)
+            self.state, out = program.record(args, self.state, np.int64(self.k), n=n)
+            kept = jax.tree.map(np.asarray, out)
+            chunks.append(kept)
+            self._pick(kept, targets)
+        if chunks:
+            channels += self._channels(program.traffic.wires, chunks, np.arange(start, self.k))
+        return self._outcome(tuple(channels))
+
+    def _pick(self, kept: Any, targets: set[int]) -> None:
+        _, masks, error, consensus = kept
+        self.awake += sum((mask.sum((0, 1, 2)) for mask in masks), np.zeros(len(self.diverged)))
+        for off, apart in zip(error, consensus, strict=True):
+            self.k += 1
+            self.diverged[is_lost(off) & (self.diverged < 0)] = self.k
+            if self.k in targets:
+                self._note(off, apart)
+        self.order.tick(len(error) * len(self.diverged))
+
+    def _channels(self, wires: Any, chunks: list[Any], iterations: Ints) -> list[Channel]:
+        channels: list[Channel] = []
+        mask_number = 0
+        for w, wire in enumerate(wires):
+            layout = self.simulation.layouts[wire.links]
+            values = np.concatenate([chunk[0][w] for chunk in chunks])  # (n, rows, numbers, trials)
+            row = layout.flat if wire.pushed else layout.position[layout.senders]
+            awake = None
+            if wire.masked:
+                every = np.concatenate([chunk[1][mask_number] for chunk in chunks])
+                awake = np.moveaxis(every[:, layout.flat, 0] > 0, -1, 0)
+                mask_number += 1
+            channels.append(
+                Channel(
+                    round=wire.round,
+                    exchange=wire.exchange,
+                    kind="push" if wire.pushed else "pull",
+                    iterations=iterations,
+                    senders=layout.senders,
+                    receivers=layout.receivers,
+                    row=row,
+                    values=np.moveaxis(values, -1, 0),
+                    awake=awake,
+                )
+            )
+        return channels
+
+
+def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
+    solution = np.asarray(simulation.args["solution"])[0].T[:, None, :]  # (trials or 1, 1, d)
+    return measure(x0, solution)
+
+
+def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
+    """From the exchanges that a step really made, per iteration."""
+    seen, dim = simulation.program.traffic, simulation.plan.dim
+    if not seen.rounds and simulation.program.first_traffic is not None:  # one special iteration only
+        seen = simulation.program.first_traffic
+    arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
+    steady = [use for use in seen.uses if use[2]]
+    vectors = float(sum(arcs[links] for links, numbers, _ in steady if numbers == dim))
+    numbers = float(sum(arcs[links] * numbers for links, numbers, _ in steady))
+    if len(steady) < len(seen.uses):
+        woken = float(awake.mean()) / iterations
+        vectors += woken
+        numbers += woken * dim
+    used = max((arcs[links] for links, _, _ in seen.uses), default=0)
+    return Traffic(
+        rounds_per_iteration=seen.rounds,
+        links=used,
+        extra_links=max(0, used - arcs[Links.GRAPH]),
+        messages_per_link=vectors / used if used else 0.0,
+        numbers_per_link=numbers / used if used else 0.0,
+        bytes_per_iteration=8.0 * numbers,
+    )

@@ -1,0 +1,225 @@
+"""Agents alone, joined by in-memory links: the driver of the network without the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.draws import PUBLIC, Stream, agent_keys, trial_keys
+from hushgrad.exchange import Links
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.agent import AgentDriver, Local, LocalKeys, LocalWeights, Payload
+from hushgrad.simulate.links import KINDS, link_numbers, two_hop_weights
+from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
+from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.transcript import Channel
+
+
+def locals_of(
+    algorithm: Algorithm, problem: Problem, network: Network, *, seed: int, trial: int
+) -> list[Local]:
+    """What each agent of a network knows, and no more."""
+    graph, m = network.graph, network.n_agents
+    two_hop = graph.two_hop() if algorithm.links is Links.TWO_HOP else None
+    reach = {Links.GRAPH: graph} | ({} if two_hop is None else {Links.TWO_HOP: two_hop})
+    receivers = {
+        links: [tuple(g.receivers[g.senders == j].tolist()) for j in range(m)]
+        for links, g in reach.items()
+    }
+    weights: dict[str, list[LocalWeights]] = {}
+    for letter in algorithm.needs:
+        w = network.weights(KINDS[letter])
+        weights[letter] = _local_weights(graph.senders, graph.receivers, w.links, w.own)
+        if two_hop is not None:
+            _, square, own = two_hop_weights(network, two_hop, KINDS[letter])
+            weights[letter + "2"] = _local_weights(two_hop.senders, two_hop.receivers, square, own)
+    numbers = link_numbers(graph) if algorithm.undirected else np.zeros(0, np.int64)
+    of_link = {
+        (int(j), int(i)): int(n)
+        for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)
+    }
+    key = trial_keys(seed, [trial])
+    public = agent_keys(key, [PUBLIC], Stream.COIN)
+    return [
+        Local(
+            number=j,
+            receivers={links: lists[j] for links, lists in receivers.items()},
+            weights={name: every[j] for name, every in weights.items()},
+            gradient=problem.local_gradient(j, None if problem.n_trials is None else trial),
+            keys=LocalKeys(lambda stream, j=j: agent_keys(key, [j], stream), public),
+            link_numbers={i: of_link[j, i] for i in receivers[Links.GRAPH][j] if of_link},
+            n_links=graph.n_links,
+        )
+        for j in range(m)
+    ]
+
+
+def _local_weights(
+    senders: NDArray[np.int64],
+    receivers: NDArray[np.int64],
+    links: NDArray[np.float64],
+    own: NDArray[np.float64],
+) -> list[LocalWeights]:
+    out: list[dict[int, float]] = [{} for _ in own]
+    into: list[dict[int, float]] = [{} for _ in own]
+    for j, i, weight in zip(senders.tolist(), receivers.tolist(), links.tolist(), strict=True):
+        out[j][i] = weight
+        into[i][j] = weight
+    return [
+        LocalWeights(float(a), column, row) for a, column, row in zip(own, out, into, strict=True)
+    ]
+
+
+class Team:
+    """Agents of a network, each with its own driver, exchanging mail round by round."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        network: Network,
+        x0: NDArray[np.float64],  # (agents, d)
+        *,
+        seed: int,
+        trial: int,
+    ):
+        self.locals = locals_of(algorithm, problem, network, seed=seed, trial=trial)
+        self.agents = [AgentDriver(algorithm, a, x0[a.number]) for a in self.locals]
+
+    @property
+    def x(self) -> NDArray[np.float64]:
+        """(agents, d)."""
+        return np.array([agent.x for agent in self.agents])
+
+    def iterate(self) -> Iterator[dict[tuple[int, int], Payload]]:
+        """One iteration; gives the mail {(sender, receiver): payloads} of each of its rounds."""
+        done = False
+        while not done:
+            mail = [agent.send() for agent in self.agents]
+            yield {(j, i): payload for j, out in enumerate(mail) for i, payload in out.items()}
+            boxes: list[dict[int, Payload]] = [{} for _ in self.agents]
+            for j, out in enumerate(mail):
+                for i, payload in out.items():
+                    boxes[i][j] = payload
+            done = all([agent.receive(box) for agent, box in zip(self.agents, boxes, strict=True)])
+
+
+class Mail:
+    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept if wished."""
+
+    def __init__(self, graph_links: int, dim: int, *, counts_from: int, keep: bool):
+        self.graph_links, self.dim, self.counts_from, self.keep = graph_links, dim, counts_from, keep
+        self.links: set[tuple[int, int]] = set()
+        self.rounds = self.vectors = self.numbers = 0
+        self.kept: dict[tuple[int, int], dict[tuple[int, int, int], Any]] = {}
+
+    def note(self, k: int, turn: int, mail: dict[tuple[int, int], Payload]) -> None:
+        """The mail {(sender, receiver): payloads} of round `turn` of iteration k."""
+        counted = k >= self.counts_from
+        self.rounds += counted
+        for link, payload in mail.items():
+            for e, vector in enumerate(payload):
+                if vector is None:
+                    continue
+                if counted:
+                    self.links.add(link)
+                    self.vectors += len(vector) == self.dim
+                    self.numbers += len(vector)
+                if self.keep:
+                    self.kept.setdefault((turn, e), {})[k, *link] = vector
+
+    def traffic(self, iterations: int) -> Traffic:
+        """Per iteration, of the first `iterations`."""
+        links, iterations = len(self.links), iterations - self.counts_from
+        return Traffic(
+            rounds_per_iteration=round(self.rounds / iterations),
+            links=links,
+            extra_links=max(0, links - self.graph_links),
+            messages_per_link=self.vectors / links / iterations if links else 0.0,
+            numbers_per_link=self.numbers / links / iterations if links else 0.0,
+            bytes_per_iteration=8.0 * self.numbers / iterations,
+        )
+
+
+def _channels(mails: list[Mail], iterations: int) -> tuple[Channel, ...]:
+    """Kept mail as arrays: one channel per exchange, over the links that it ever used."""
+    channels: list[Channel] = []
+    for place in sorted({place for mail in mails for place in mail.kept}):
+        kept = [mail.kept.get(place, {}) for mail in mails]
+        links = sorted({(i, j) for messages in kept for _, j, i in messages})
+        number = {(j, i): n for n, (i, j) in enumerate(links)}
+        width = len(next(iter(kept[0].values())))
+        values = np.zeros((len(mails), iterations, len(links), width))
+        awake = np.zeros((len(mails), iterations, len(links)), bool)
+        for t, messages in enumerate(kept):
+            for (k, j, i), vector in messages.items():
+                values[t, k, number[j, i]] = vector
+                awake[t, k, number[j, i]] = True
+        channels.append(
+            Channel(
+                round=place[0],
+                exchange=place[1],
+                kind="push",
+                iterations=np.arange(iterations),
+                senders=np.array([j for _, j in links]),
+                receivers=np.array([i for i, _ in links]),
+                row=np.arange(len(links)),
+                values=values,
+                awake=None if awake.all() else awake,
+            )
+        )
+    return tuple(channels)
+
+
+def simulate(order: Order) -> Outcome:
+    """All trials of an order, one after the other, agent by agent."""
+    m, d = order.x0.shape[1:]
+    samples = len(order.samples)
+    error, consensus = (np.full((len(order.trials), samples), np.nan) for _ in range(2))
+    metrics = {name: np.full((len(order.trials), samples), np.nan) for name in order.metrics}
+    x = np.empty((len(order.trials), m, d))
+    diverged = np.full(len(order.trials), -1)
+    every_solution = np.atleast_2d(order.problem.solution())
+    mails: list[Mail] = []
+    iterations = int(order.samples[-1])
+    for t, trial in enumerate(order.trials.tolist()):
+        solution = every_solution[trial if order.problem.n_trials is not None else 0]
+        # a first iteration that differs is not what later ones cost, unless it is the only one
+        counts_from = int(order.algorithm.first_differs and iterations > 1)
+        arcs = order.network.graph.n_arcs
+        mail = Mail(arcs, d, counts_from=counts_from, keep=order.transcript)
+        mails.append(mail)
+        team = Team(
+            order.algorithm, order.problem, order.network, order.x0[t], seed=order.seed, trial=trial
+        )
+        sample = 0
+        for k in range(iterations + 1):
+            x[t] = team.x
+            off, apart = measure(x[t][None], solution)
+            if k == order.samples[sample]:
+                error[t, sample], consensus[t, sample] = off[0], apart[0]
+                for name, metric in order.metrics.items():
+                    value = apply_metric(name, metric, x[t][None], order.problem)
+                    metrics[name][t, sample] = value[0]
+                sample += 1
+            if is_lost(off)[0]:
+                diverged[t] = k
+                break
+            if k < iterations:
+                for turn, sent in enumerate(team.iterate()):
+                    mail.note(k, turn, sent)
+                order.tick(1)
+    return Outcome(
+        error=error,
+        consensus=consensus,
+        x=x,
+        metrics=metrics,
+        diverged=diverged,
+        traffic=mails[0].traffic(iterations if diverged[0] < 0 else max(2, int(diverged[0]))),
+        channels=_channels(mails, iterations) if order.transcript else (),
+    )

@@ -1,0 +1,6 @@
+"""Studies as TOML files: `load_study` reads and checks one, `run` and `run_sweep` run it."""
+
+from hushgrad.studies.study import Built, Study, load_study, parse_study, record
+from hushgrad.studies.sweep import SweepRow, Table
+
+__all__ = ["Built", "Study", "SweepRow", "Table", "load_study", "parse_study", "record"]

@@ -1,0 +1,171 @@
+"""From the tables of a study to the objects that `run` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from hushgrad import graphs
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import HushgradError
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.studies.check import (
+    GRAPH_KEYS,
+    WEIGHT_KEYS,
+    algorithm_classes,
+    check_algorithm,
+    graph_builders,
+    problem_builders,
+    without,
+)
+from hushgrad.studies.places import Findings, Source, shown
+from hushgrad.studies.references import is_reference, load
+from hushgrad.studies.schema import Builder, check_call, parameters, realise
+
+type Table = Mapping[str, Any]
+
+
+def build_network(source: Source, table: Table) -> Network:
+    rest = without(table, *GRAPH_KEYS, *WEIGHT_KEYS)
+    with source.telling(("network",), table):
+        if "graph" in table:
+            graph = graph_builders()[table["graph"]](**rest)
+        elif "edges" in table:
+            graph = graphs.from_edges(table["edges"], **rest)
+        else:
+            graph = graphs.from_file(source.directory / table["file"], **rest)
+        mixing = np.array(table["matrix"], float) if "matrix" in table else table.get("mixing")
+        if isinstance(mixing, dict):
+            mixing = {
+                role: rule if isinstance(rule, str) else np.array(rule, float)
+                for role, rule in mixing.items()
+            }
+        return Network(graph, mixing=mixing)
+
+
+def build_problem(source: Source, table: Table, network: Network) -> Problem:
+    """The problem for the agents of a network."""
+    if "kind" in table:
+        arguments = without(table, "kind")
+        builder = problem_builders()[table["kind"]]
+        if _asks_for_agents(builder, arguments):
+            arguments["n_agents"] = network.n_agents
+        with source.telling(("problem",), table):
+            problem = builder(**arguments)
+    else:
+        problem = _from_function(source, table, network)
+    if problem.n_agents != network.n_agents:
+        raise source.error(
+            ("problem",),
+            f"has {problem.n_agents} agents, but the network has {network.n_agents}. "
+            "Give both the same number.",
+        )
+    return problem
+
+
+def _asks_for_agents(builder: Builder, arguments: Table) -> bool:
+    """Whether n_agents is the network's to say: data written into the study says it itself."""
+    if "n_agents" in arguments or "n_agents" not in parameters(builder):
+        return False
+    if "dataset" in parameters(builder):
+        return "dataset" in arguments
+    return not any(isinstance(value, list) for value in arguments.values())
+
+
+def _from_function(source: Source, table: Table, network: Network) -> Problem:
+    keys = ("problem", "function")
+    function = load(source, keys, table["function"])
+    arguments = without(table, "function")
+    findings = Findings(source)
+    if "n_agents" in parameters(function) and "n_agents" not in arguments:
+        arguments["n_agents"] = network.n_agents
+    what = f"the function {table['function']}"
+    check_call(findings, function, arguments, ("problem",), what=what, also=["function"])
+    findings.throw()
+    try:
+        problem = function(**arguments)
+    except HushgradError as error:
+        raise source.error(keys, f"= {shown(table['function'])}: {error}") from error
+    except Exception as error:  # the user's code may raise anything
+        said = f"raised {type(error).__name__}: {error}"
+        raise source.error(keys, f"= {shown(table['function'])} {said}") from error
+    if not isinstance(problem, Problem):
+        kind = type(problem).__name__
+        raise source.error(
+            keys, f"= {shown(table['function'])} returned a {kind}, not an hg.Problem."
+        )
+    return problem
+
+
+def build_algorithms(source: Source, tables: Sequence[Table]) -> dict[str, Algorithm]:
+    """Algorithms by label: the given one, or the algorithm's own, numbered where two are equal."""
+    built = [build_algorithm(source, table, i) for i, table in enumerate(tables)]
+    labels = [t.get("label", a.label) for t, a in zip(tables, built, strict=True)]
+    named: dict[str, Algorithm] = {}
+    for i, (label, algorithm) in enumerate(zip(labels, built, strict=True)):
+        is_own = "label" not in tables[i] and labels.count(label) > 1
+        named[f"{label} #{labels[:i].count(label) + 1}" if is_own else label] = algorithm
+    return named
+
+
+def build_algorithm(source: Source, table: Table, i: int) -> Algorithm:
+    keys = ("algorithm", i)
+    cls = algorithm_class(source, table, i)
+    if is_reference(table["name"]):
+        findings = Findings(source)
+        check_algorithm(findings, table, keys, cls)
+        findings.throw()
+    arguments = without(table, "name", "label")
+    with source.telling(keys, _flat(arguments)):
+        return cls(**realise(cls, arguments))
+
+
+def algorithm_class(source: Source, table: Table, i: int) -> type[Algorithm]:
+    """The class that an algorithm's table names, the user's own included."""
+    name = table["name"]
+    if not is_reference(name):
+        return algorithm_classes()[name]
+    keys = ("algorithm", i, "name")
+    cls = load(source, keys, name)
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise source.error(keys, f"= {shown(name)} is not a class derived from hg.Algorithm.")
+    return cls
+
+
+def _flat(table: Table) -> dict[str, Any]:
+    """Dotted keys of nested tables, the innermost first."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            inner = _flat(without(cast("Table", value), "kind"))
+            flat |= {f"{key}.{name}": v for name, v in inner.items()}
+    return flat | dict(table)
+
+
+def build_options(source: Source, table: Table) -> dict[str, Any]:
+    """The options of `run`, metrics loaded."""
+    metrics = {
+        name: load(source, ("run", "metrics", name), reference)
+        for name, reference in table.get("metrics", {}).items()
+    }
+    options: dict[str, Any] = without(table, "metrics")
+    return options | ({"metrics": _named_errors(source, metrics)} if metrics else {})
+
+
+def _named_errors(source: Source, metrics: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Metrics whose own mistakes say where in the study they come from."""
+
+    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def metric(x: Any, problem: Problem) -> Any:
+            try:
+                return function(x, problem)
+            except Exception as error:  # the user's code may raise anything
+                said = f"raised {type(error).__name__}: {error}"
+                raise source.error(("run", "metrics", name), said) from error
+
+        return metric
+
+    return {name: guarded(name, function) for name, function in metrics.items()}

@@ -1,0 +1,196 @@
+"""The shape of a study, found right or wrong before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hushgrad import algorithms, graphs, problems
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.graphs import Graph
+from hushgrad.mixing import RULES
+from hushgrad.problems import Problem
+from hushgrad.simulate.run import run
+from hushgrad.studies.places import Findings, Keys, allowed_names, shown
+from hushgrad.studies.references import is_reference
+from hushgrad.studies.schema import Builder, builders, check_call, check_value
+
+TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
+GRAPH_KEYS = ("graph", "edges", "file")
+WEIGHT_KEYS = ("mixing", "matrix")
+# What a study's run does not choose: its parts have tables of their own, the rest is the caller's.
+NOT_IN_RUN = ("algorithm", "problem", "network", "progress", "label", "metrics")
+
+type Table = Mapping[str, Any]
+
+
+def graph_builders() -> dict[str, Builder]:
+    """The graphs that are made from numbers alone."""
+    return {n: b for n, b in builders(graphs, Graph).items() if not n.startswith("from_")}
+
+
+def problem_builders() -> dict[str, Builder]:
+    return builders(problems, Problem)
+
+
+def algorithm_classes() -> dict[str, type[Algorithm]]:
+    return {cls.__name__: cls for cls in algorithms.ALL}
+
+
+def check_tables(findings: Findings, tables: Table) -> None:
+    """Find what is wrong with a study, its sweep apart."""
+    for name in tables.keys() - set(TABLES):
+        findings.add_unknown((name,), "a table of a study", TABLES)
+    checks = {"network": _network, "problem": _problem, "run": _run, "output": _output}
+    for name, check in checks.items():
+        if name not in tables:
+            if name != "output":
+                findings.add((name,), f"is missing: a study needs the table [{name}].")
+        elif not isinstance(tables[name], dict):
+            findings.add((name,), f"= {shown(tables[name])} is not a table. Write [{name}].")
+        else:
+            check(findings, tables[name])
+    _algorithms(findings, tables.get("algorithm"))
+
+
+def _one_of(findings: Findings, table: Table, keys: Keys, choices: tuple[str, ...]) -> str | None:
+    """The only one of these keys that a table has."""
+    given = [key for key in choices if key in table]
+    if len(given) == 1:
+        return given[0]
+    options = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    had = f"has {' and '.join(given)}" if given else "has none of them"
+    findings.add(keys, f"needs one of {options}, but {had}.")
+    return None
+
+
+def without(table: Table, *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key not in keys}
+
+
+def _network(findings: Findings, table: Table) -> None:
+    here = ("network",)
+    chosen = _one_of(findings, table, here, GRAPH_KEYS)
+    also = [*GRAPH_KEYS, *WEIGHT_KEYS]
+    rest = without(table, *also)
+    if chosen == "graph":
+        name, choices = table["graph"], graph_builders()
+        if not isinstance(name, str) or name not in choices:
+            findings.add_choice((*here, "graph"), name, "a graph", choices)
+        else:
+            what = f'graph = "{name}"'
+            check_call(findings, choices[name], rest, here, what=what, also=["graph", *WEIGHT_KEYS])
+    elif chosen == "edges":
+        arguments = {"edges": table["edges"], **rest}
+        check_value(findings, list[Any], table["edges"], (*here, "edges"))
+        check_call(findings, graphs.from_edges, arguments, here, what="edges", also=WEIGHT_KEYS)
+    elif chosen == "file":
+        check_value(findings, str, table["file"], (*here, "file"))
+        check_call(
+            findings, graphs.from_file, rest, here,
+            what="file", also=["file", *WEIGHT_KEYS], supplied=["path"],
+        )  # fmt: skip
+    _weights(findings, table)
+
+
+def _weights(findings: Findings, table: Table) -> None:
+    if "mixing" in table and "matrix" in table:
+        findings.add(("network", "matrix"), "and mixing say the same thing twice. Leave one out.")
+    if "matrix" in table:
+        check_value(findings, list[list[float]], table["matrix"], ("network", "matrix"))
+    mixing = table.get("mixing", "metropolis")
+    for role, rule in mixing.items() if isinstance(mixing, dict) else [(None, mixing)]:
+        keys = ("network", "mixing") if role is None else ("network", "mixing", str(role))
+        if role not in (None, "row", "column"):
+            findings.add_unknown(keys, "a kind of weights", ["row", "column"])
+        elif role is not None and isinstance(rule, list):
+            check_value(findings, list[list[float]], rule, keys)
+        elif not isinstance(rule, str) or rule not in RULES:
+            findings.add_choice(keys, rule, "a mixing rule", RULES)
+
+
+def _problem(findings: Findings, table: Table) -> None:
+    here = ("problem",)
+    chosen = _one_of(findings, table, here, ("kind", "function"))
+    if chosen == "function":
+        _reference(findings, table["function"], (*here, "function"), "problem.py:build")
+    elif chosen == "kind":
+        kind, choices = table["kind"], problem_builders()
+        if not isinstance(kind, str) or kind not in choices:
+            findings.add_choice((*here, "kind"), kind, "a problem", choices)
+            return
+        rest = without(table, "kind")
+        check_call(findings, choices[kind], rest, here, what=f'kind = "{kind}"', also=["kind"])
+
+
+def _algorithms(findings: Findings, entries: Any) -> None:
+    if not isinstance(entries, list) or not entries:
+        lack = "is missing" if entries is None else "is not a list of tables"
+        findings.add(("algorithm",), f"{lack}: a study has one or several tables [[algorithm]].")
+        return
+    labels: list[Any] = []
+    for i, table in enumerate(cast("list[Any]", entries)):
+        keys = ("algorithm", i)
+        if not isinstance(table, dict):
+            findings.add(keys, f"= {shown(table)} is not a table. Write [[algorithm]].")
+            continue
+        check_algorithm(findings, cast("dict[str, Any]", table), keys)
+        label: Any = table.get("label")
+        if label is not None and label in labels:
+            findings.add((*keys, "label"), f"= {shown(label)} is taken by another algorithm.")
+        labels.append(label)
+
+
+def check_algorithm(
+    findings: Findings, table: Table, keys: Keys, cls: type[Algorithm] | None = None
+) -> None:
+    """Find what is wrong with one algorithm; `cls` is a class of the user's own, once loaded."""
+    if "label" in table:
+        check_value(findings, str, table["label"], (*keys, "label"))
+    if "name" not in table:
+        findings.add(keys, f"needs the key name. {allowed_names(sorted(algorithm_classes()))}")
+        return
+    name = table["name"]
+    if cls is None and is_reference(name):
+        return
+    cls = cls or algorithm_classes().get(name if isinstance(name, str) else "")
+    if cls is None:
+        findings.add_choice((*keys, "name"), name, "an algorithm", algorithm_classes())
+        return
+    rest = without(table, "name", "label")
+    check_call(findings, cls, rest, keys, what=cls.__name__, also=["name", "label"])
+
+
+def _run(findings: Findings, table: Table) -> None:
+    here = ("run",)
+    rest = without(table, "metrics")
+    check_call(findings, run, rest, here, what="[run]", also=["metrics"], supplied=NOT_IN_RUN)
+    metrics = table.get("metrics", {})
+    if not isinstance(metrics, dict):
+        findings.add(
+            (*here, "metrics"),
+            f'= {shown(metrics)} is not a table such as {{ gap = "metrics.py:gap" }}.',
+        )
+        return
+    for name, reference in cast("dict[str, Any]", metrics).items():
+        _reference(findings, reference, (*here, "metrics", name), f"metrics.py:{name}")
+
+
+def _output(findings: Findings, table: Table) -> None:
+    here = ("output",)
+    for key in table.keys() - {"directory", "formats"}:
+        findings.add_unknown((*here, key), "a key of [output]", ["directory", "formats"])
+    if "directory" in table:
+        check_value(findings, str, table["directory"], (*here, "directory"))
+    if "formats" in table:
+        from hushgrad.simulate.export import FORMATS
+
+        check_value(findings, list[str], table["formats"], (*here, "formats"))
+        formats: list[Any] = table["formats"] if isinstance(table["formats"], list) else []
+        for wrong in [f for f in formats if f not in FORMATS]:
+            findings.add_choice((*here, "formats"), wrong, "a format", FORMATS)
+
+
+def _reference(findings: Findings, value: Any, keys: Keys, example: str) -> None:
+    if not is_reference(value):
+        findings.add(keys, f'= {shown(value)} is not of the form "{example}" or "module:name".')

@@ -1,0 +1,159 @@
+"""Where in a study file something stands, and what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hushgrad.errors import InputError, StudyError
+
+type Keys = tuple[str | int, ...]  # ("algorithm", 0, "stepsize")
+
+_HEADER = re.compile(r"^\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
+_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_KEY = re.compile(rf"^\s*((?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*)\s*=")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A study's file: its name for messages, its text for line numbers, its directory for paths."""
+
+    name: str
+    directory: Path
+    text: str = field(default="", repr=False)
+    row: str = ""  # which row of a sweep this is
+    swept: tuple[str, ...] = ()  # the keys that the sweep set; they stand in [sweep]
+
+    def place(self, keys: Keys) -> str:
+        r"""`study.toml:7: algorithm[0].name`, as precise as the text allows.
+
+        >>> Source("a.toml", Path(), "[run]\nseed = 1").place(("run", "seed"))
+        'a.toml:2: run.seed'
+        """
+        where = dotted(keys)
+        looked_up = next((f"sweep.{key}" for key in self.swept if _leads_to(key, where)), where)
+        line = _line_of(self.text, looked_up)
+        name = self.name if line is None else f"{self.name}:{line}"
+        return f"{name}: {f'{self.row}: ' if self.row else ''}{where}"
+
+    def error(self, keys: Keys, message: str) -> StudyError:
+        return StudyError(f"{self.place(keys)} {message}")
+
+    @contextmanager
+    def telling(self, keys: Keys, table: Mapping[str, Any] | None = None) -> Generator[None]:
+        """Let an error of a builder say where in the file its cause stands.
+
+        The argument that the message names is the key, if it is one of the table's; nested tables
+        are given with dotted keys.
+        """
+        try:
+            yield
+        except StudyError:
+            raise
+        except (InputError, TypeError, OSError) as error:
+            place = self.place((*keys, *_named_in(str(error), table or {})))
+            raise StudyError(f"{place}: {error}") from error
+
+
+@dataclass
+class Findings:
+    """What is wrong with a study, collected so that one reading shows it all."""
+
+    source: Source
+    found: list[tuple[Keys, str]] = field(default_factory=list[tuple[Keys, str]])
+
+    def add(self, keys: Keys, message: str) -> None:
+        self.found.append((keys, message))
+
+    def add_unknown(self, keys: Keys, what: str, allowed: Iterable[str]) -> None:
+        """A key that is not one of `allowed`."""
+        names = sorted(allowed)
+        self.add(keys, f"is not {what}.{suggestion(str(keys[-1]), names)} {allowed_names(names)}")
+
+    def add_choice(self, keys: Keys, value: object, what: str, allowed: Iterable[str]) -> None:
+        """A value that is not one of `allowed`."""
+        names = sorted(allowed)
+        hint = suggestion(value, names) if isinstance(value, str) else ""
+        self.add(keys, f"= {shown(value)} is not {what}.{hint} {allowed_names(names)}")
+
+    def throw(self) -> None:
+        """StudyError with everything found, if anything was."""
+        if self.found:
+            raise StudyError("\n".join(f"{self.source.place(k)} {m}" for k, m in self.found))
+
+
+def dotted(keys: Keys) -> str:
+    """Keys as a study's sweep writes them.
+
+    >>> dotted(("algorithm", 0, "stepsize"))
+    'algorithm[0].stepsize'
+    """
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return text.removeprefix(".")
+
+
+def suggestion(wrong: str, names: Iterable[str]) -> str:
+    """A question, if there is a name that is nearly the wrong one.
+
+    >>> suggestion("pdgnd", ["PDGDS", "PDGNDS", "DGD"])
+    ' Did you mean "PDGNDS"?'
+    """
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(wrong.lower(), by_lower, n=1)
+    return f' Did you mean "{by_lower[close[0]]}"?' if close else ""
+
+
+def allowed_names(names: Iterable[str]) -> str:
+    return f"Allowed: {', '.join(names) or 'none'}."
+
+
+def shown(value: object) -> str:
+    """A value as the file would write it, cut where it gets long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _named_in(message: str, table: Mapping[str, Any]) -> list[str]:
+    """The key, perhaps dotted, whose value or at least whose name a message repeats."""
+    last = {key: key.rpartition(".")[2] for key in table}
+    exact = [k for k, name in last.items() if f"{name} = {table[k]!r}" in message]
+    loose = [k for k, name in last.items() if re.search(rf"\b{re.escape(name)}\b", message)]
+    return [*exact, *loose][0].split(".") if exact or loose else []
+
+
+def _leads_to(key: str, where: str) -> bool:
+    return where == key or where.startswith((f"{key}.", f"{key}["))
+
+
+def _line_of(text: str, where: str) -> int | None:
+    """The line of a key, or of the innermost table around it that the text shows."""
+    best, depth = None, 0
+    header: Keys = ()
+    count: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _HEADER.match(line):
+            names = [_bare(part) for part in _PART.findall(match[1])]
+            if line.lstrip().startswith("[["):
+                count[names[0]] = count.get(names[0], -1) + 1
+            number_in = [count[names[0]]] if names[0] in count else []
+            here = header = (names[0], *number_in, *names[1:])
+        elif match := _KEY.match(line):
+            here = (*header, *(_bare(part) for part in _PART.findall(match[1])))
+        else:
+            continue
+        if len(dotted(here)) > depth and _leads_to(dotted(here), where):
+            best, depth = number, len(dotted(here))
+    return best
+
+
+def _bare(part: str) -> str:
+    return part.strip("\"'")

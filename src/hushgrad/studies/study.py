@@ -1,0 +1,272 @@
+"""A study: a TOML file that says what is run, checked before it runs."""
+
+from __future__ import annotations
+
+import copy
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import StudyError
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.progress import Progress
+from hushgrad.simulate.result import Comparison, Run, summary
+from hushgrad.simulate.run import compare
+from hushgrad.studies import sweep as sweeps
+from hushgrad.studies.build import (
+    algorithm_class,
+    build_algorithms,
+    build_network,
+    build_options,
+    build_problem,
+)
+from hushgrad.studies.check import algorithm_classes, check_tables
+from hushgrad.studies.places import Findings, Source
+from hushgrad.studies.references import is_reference
+from hushgrad.studies.sweep import SweepRow, Table
+from hushgrad.studies.toml import to_toml
+
+type Watch = bool | Callable[[int, int], None] | None
+
+
+class Built(NamedTuple):
+    """The objects of a concrete study, as `hg.compare` takes them."""
+
+    network: Network
+    problem: Problem
+    algorithms: dict[str, Algorithm]  # by label
+    options: dict[str, Any]  # of hg.run
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study. `load_study` and `parse_study` make them.
+
+    >>> study = parse_study(
+    ...     {
+    ...         "network": {"graph": "ring", "n_agents": 5},
+    ...         "problem": {"kind": "rendezvous"},
+    ...         "algorithm": [{"name": "PDGDS"}],
+    ...         "run": {"iterations": 100},
+    ...     }
+    ... )
+    >>> study.build().network
+    Network(5 agents, 5 links, mixing metropolis: doubly, symmetric, row, column)
+    >>> study.citations()
+    ['wang2023decentralized']
+    """
+
+    tables: Mapping[str, Any]
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.source.name).stem
+
+    @property
+    def is_swept(self) -> bool:
+        return "sweep" in self.tables
+
+    @property
+    def settings(self) -> dict[str, list[Any]]:
+        """What is swept over: dotted keys and their values."""
+        return sweeps.settings_of(self.source, self.tables["sweep"]) if self.is_swept else {}
+
+    def build(self) -> Built:
+        """What is to be run; StudyError if it cannot be built or does not fit together."""
+        self._refuse_sweep("build")
+        network = build_network(self.source, self.tables["network"])
+        problem = build_problem(self.source, self.tables["problem"], network)
+        algorithms = build_algorithms(self.source, self.tables["algorithm"])
+        for i, algorithm in enumerate(algorithms.values()):
+            with self.source.telling(("algorithm", i)):
+                algorithm.check(network)
+        return Built(network, problem, algorithms, build_options(self.source, self.tables["run"]))
+
+    def run(self, progress: Watch = None) -> Comparison:
+        """Run every algorithm of the study."""
+        self._refuse_sweep("run")
+        built = self.build()
+        with self.source.telling(("run",), self.tables["run"]):
+            return compare(
+                built.algorithms, built.problem, built.network, progress=progress, **built.options
+            )
+
+    def sweep(self) -> list[SweepRow]:
+        """The rows of the sweep as concrete studies; a study without a sweep is its own row 0."""
+        if not self.is_swept:
+            return [SweepRow(0, {}, self)]
+        settings = self.settings
+        entries = self.tables["algorithm"]
+        classes = [algorithm_class(self.source, table, i) for i, table in enumerate(entries)]
+        rows: list[SweepRow] = []
+        for number, values in enumerate(sweeps.combinations(settings)):
+            tables = sweeps.applied(self.source, self.tables, values, classes)
+            told = f"sweep row {number} ({sweeps.describe(values)})"
+            source = replace(self.source, row=told, swept=tuple(settings))
+            rows.append(SweepRow(number, values, Study(tables, source)))
+        return rows
+
+    def run_sweep(
+        self,
+        progress: Watch = None,
+        each: Callable[[SweepRow, Comparison], None] | None = None,
+    ) -> Table:
+        """Run every row, after all were built once; `each` sees a row's runs when they are done."""
+        rows = self.sweep()
+        work = sum(_work(row.study.build()) for row in rows)
+        records: list[dict[str, Any]] = []
+        with Progress(progress, self.name, work) as bar:
+            for row in rows:
+                runs = row.study.run(progress=_adding(bar))
+                if each is not None:
+                    each(row, runs)
+                records += [{"row": row.row, **row.settings, **record(run)} for run in runs]
+        return Table(tuple(records))
+
+    def with_run(self, **options: Any) -> Study:
+        """The same study with other options in [run]; those that are None stay."""
+        given = {key: value for key, value in options.items() if value is not None}
+        for key in [key for key in given if f"run.{key}" in self.settings]:
+            raise StudyError(
+                f"{self.source.name} sweeps over run.{key}, so that {key} = {given[key]} cannot be "
+                "set for all rows. Pick one row, or take it out of [sweep]."
+            )
+        return self._with(run={**self.tables["run"], **given})
+
+    def with_algorithms(self, names: Sequence[str]) -> Study:
+        """The same study with these algorithms: as the study has them, or by default."""
+        entries: list[dict[str, Any]] = []
+        for name in names:
+            own = [t for t in self.tables["algorithm"] if name in (t["name"], t.get("label"))]
+            entries += own or [{"name": name}]
+        return self._with(algorithm=entries)
+
+    def to_toml(self, directory: str | Path | None = None) -> str:
+        """The study as a TOML file; for one in another directory, paths in it are led back here."""
+        heading = f"{self.source.row} of {self.source.name}" if self.source.row else ""
+        tables = copy.deepcopy(dict(self.tables))
+        if directory is not None:
+            _lead_back(tables, self.source.directory, Path(directory))
+        return to_toml(tables, heading)
+
+    def citations(self) -> list[str]:
+        """The BibTeX keys of the algorithms' papers, each once."""
+        cites = [
+            key
+            for i, table in enumerate(self.tables["algorithm"])
+            for key in algorithm_class(self.source, table, i).cites
+        ]
+        return list(dict.fromkeys(cites))
+
+    def _with(self, **tables: Any) -> Study:
+        # The text no longer says what the tables do, so its line numbers are given up.
+        changed = Study({**self.tables, **tables}, replace(self.source, text=""))
+        changed.check()
+        return changed
+
+    def check(self) -> None:
+        """StudyError with everything that is wrong with the tables."""
+        findings = Findings(self.source)
+        check_tables(findings, self.tables)
+        if not self.is_swept:
+            findings.throw()
+            return
+        if any(keys[0] == "algorithm" for keys, _ in findings.found):
+            findings.throw()  # which keys of algorithms can be swept depends on their classes
+        for row in self.sweep():
+            in_row = Findings(row.study.source)
+            check_tables(in_row, row.study.tables)
+            if in_row.found:
+                # What is wrong in every row is wrong in the file.
+                (findings if set(in_row.found) & set(findings.found) else in_row).throw()
+
+    def _refuse_sweep(self, action: str) -> None:
+        if self.is_swept:
+            n = sweeps.n_rows(self.settings)
+            raise StudyError(
+                f"{self.source.name} is a sweep of {n} rows, which have their own settings. "
+                f"Use run_sweep(), or sweep()[0].study.{action}() for row 0."
+            )
+
+
+def load_study(path: str | Path) -> Study:
+    """Read and check a study file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise StudyError(
+            f"there is no study at '{path}'. `hushgrad new {path.name}` writes an example."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"'{path}' cannot be read as a study: {error}.") from error
+    return parse_study(text, source=str(path), directory=path.parent)
+
+
+def parse_study(
+    study: str | Mapping[str, Any], source: str = "study", directory: str | Path | None = None
+) -> Study:
+    """Check a study given as TOML text or as tables; `directory` is where its paths start."""
+    text = study if isinstance(study, str) else ""
+    try:
+        tables = tomllib.loads(study) if isinstance(study, str) else copy.deepcopy(dict(study))
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"{source}: this is not TOML: {error}.") from error
+    parsed = Study(tables, Source(source, Path(directory or "."), text))
+    parsed.check()
+    return parsed
+
+
+def record(run: Run) -> dict[str, Any]:
+    """`summary` with the medians of the run's last samples of its own metrics."""
+    return summary(run) | {name: float(np.median(v[:, -1])) for name, v in run.metrics.items()}
+
+
+def _work(built: Built) -> int:
+    trials = built.options.get("trials", 1)
+    n_trials = trials if isinstance(trials, int) else len(trials)
+    return built.options["iterations"] * n_trials * len(built.algorithms)
+
+
+def _adding(bar: Progress) -> Callable[[int, int], None]:
+    """Reports of several runs, each from 0, added up on one bar."""
+    before = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal before
+        bar.tick(done - before)
+        before = 0 if done >= total else done
+
+    return report
+
+
+def _lead_back(tables: dict[str, Any], start: Path, target: Path) -> None:
+    """Rewrite relative paths of a study from `start` for a file in `target`."""
+
+    def led(path: str) -> str:
+        return Path(os.path.relpath(start / path, target)).as_posix()
+
+    def led_reference(text: str) -> str:
+        file, _, name = text.rpartition(":")
+        return f"{led(file)}:{name}" if is_reference(text) and file.endswith(".py") else text
+
+    if "file" in tables["network"]:
+        tables["network"]["file"] = led(tables["network"]["file"])
+    if "function" in tables["problem"]:
+        tables["problem"]["function"] = led_reference(tables["problem"]["function"])
+    for entry in tables["algorithm"]:
+        if entry["name"] not in algorithm_classes():
+            entry["name"] = led_reference(entry["name"])
+    metrics = tables["run"].get("metrics", {})
+    metrics |= {name: led_reference(text) for name, text in metrics.items()}
+    if "directory" in tables.get("output", {}):
+        tables["output"]["directory"] = led(tables["output"]["directory"])

@@ -1,0 +1,54 @@
+"""Networks and problems that tests share: irregular, small, asymmetric where it matters."""
+
+import numpy as np
+
+import hushgrad as hg
+
+# degrees 1 to 4 and a leaf
+UNDIRECTED = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3), (1, 6)]
+# strongly connected, no arc pattern equal to its transpose, in- and out-degrees differ
+DIRECTED = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 0), (0, 3), (3, 1), (2, 6), (5, 2)]
+
+M, D = 7, 4
+
+
+def undirected():
+    return hg.Network(hg.graphs.from_edges(UNDIRECTED))
+
+
+def directed():
+    return hg.Network(hg.graphs.from_edges(DIRECTED, is_directed=True))
+
+
+class Quadratics:
+    """f_i = ‖M_i θ − z_i‖² + σ‖θ‖², as a hushgrad problem and as plain NumPy."""
+
+    def __init__(self, m=M, s=3, d=D, seed=0, sigma=0.1):
+        rng = np.random.default_rng(seed)
+        self.A = rng.normal(size=(m, s, d)) / np.sqrt(s * d)
+        self.z = self.A @ rng.normal(size=d) + 0.1 * rng.normal(size=(m, s))
+        self.sigma = sigma
+        self.x0 = rng.normal(size=(m, d))
+        self.problem = hg.Problem(self.loss, {"A": self.A, "z": self.z}, dim=d)
+        H = 2 * (np.einsum("isd,ise->de", self.A, self.A) + m * sigma * np.eye(d))
+        self.solution = np.linalg.solve(H, 2 * np.einsum("isd,is->d", self.A, self.z))
+
+    def loss(self, theta, data):
+        r = data["A"] @ theta - data["z"]
+        return (r * r).sum() + self.sigma * (theta * theta).sum()
+
+    def g(self, x):
+        r = np.einsum("isd,id->is", self.A, x) - self.z
+        return 2 * (np.einsum("isd,is->id", self.A, r) + self.sigma * x)
+
+
+def trajectory(algorithm, problem, network, x0, K, *, seed=5, engine="stacked", trials=1, **options):
+    """x^0 … x^K as (trials, K + 1, m, d), through a metric that keeps the estimates."""
+    kept = []
+    hg.run(
+        algorithm, problem, network, iterations=K, record_every=1, x0=x0, seed=seed, engine=engine,
+        trials=trials, metrics={"keep": lambda x, _: kept.append(x.copy()) or 0.0}, **options,
+    )  # fmt: skip
+    if engine == "agents":  # trial after trial
+        return np.array(kept)[:, 0].reshape(len(kept) // (K + 1), K + 1, *np.shape(x0)[-2:])
+    return np.array(kept).swapaxes(0, 1)
