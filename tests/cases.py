@@ -23,19 +23,25 @@ def directed():
 class Quadratics:
     """f_i = ‖M_i θ − z_i‖² + σ‖θ‖², as a hushgrad problem and as plain NumPy."""
 
-    def __init__(self, m=M, s=3, d=D, seed=0, sigma=0.1):
+    def __init__(self, m=M, s=3, d=D, seed=0, sigma=0.1, by_hand=False):
         rng = np.random.default_rng(seed)
         self.A = rng.normal(size=(m, s, d)) / np.sqrt(s * d)
         self.z = self.A @ rng.normal(size=d) + 0.1 * rng.normal(size=(m, s))
         self.sigma = sigma
         self.x0 = rng.normal(size=(m, d))
-        self.problem = hg.Problem(self.loss, {"A": self.A, "z": self.z}, dim=d)
         H = 2 * (np.einsum("isd,ise->de", self.A, self.A) + m * sigma * np.eye(d))
         self.solution = np.linalg.solve(H, 2 * np.einsum("isd,is->d", self.A, self.z))
+        self.problem = hg.Problem(
+            self.loss, {"A": self.A, "z": self.z}, dim=d, gradient=self.gradient if by_hand else None,
+            solution=self.solution if by_hand else None, smoothness=1.0 if by_hand else None,
+        )  # fmt: skip
 
     def loss(self, theta, data):
         r = data["A"] @ theta - data["z"]
         return (r * r).sum() + self.sigma * (theta * theta).sum()
+
+    def gradient(self, theta, data):
+        return 2 * (data["A"].T @ (data["A"] @ theta - data["z"]) + self.sigma * theta)
 
     def g(self, x):
         r = np.einsum("isd,id->is", self.A, x) - self.z

@@ -116,11 +116,10 @@ def test_agent_by_agent_equals_the_dense_recursion(row, network):
 
 @pytest.mark.parametrize(("row", "network"), list(networks()))
 def test_recorder_forms_the_same_iterates_from_its_messages(row, network):
-    """With `conserve` the recorder's view drives the run: sums of what was really sent."""
-    got = cases.trajectory(
-        row.algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=[3], conserve=True
+    run = hg.run(
+        row.algorithm, Q.problem, network, iterations=K, x0=Q.x0, seed=SEED, trials=[3], transcript=True
     )
-    assert_same(got[0, 1:], row.reference(Truth(network, 3)))
+    assert_same(run.x, row.reference(Truth(network, 3))[-1:])
 
 
 @pytest.mark.parametrize(("row", "network"), list(networks()))

@@ -5,7 +5,7 @@ import tracemalloc
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrad import graphs
@@ -173,7 +173,6 @@ def test_two_hop_survives_256_common_neighbours():
 
 
 @given(n=st.integers(3, 40), seed=st.integers(0, 10**6), data=st.data())
-@settings(deadline=None)
 def test_random_regular_graphs_are_regular_simple_and_connected(n, seed, data):
     degree = data.draw(st.integers(2, n - 1).filter(lambda d: n * d % 2 == 0))
     graph = graphs.random_regular(n, degree, seed=seed)
@@ -183,7 +182,6 @@ def test_random_regular_graphs_are_regular_simple_and_connected(n, seed, data):
 
 
 @given(n=st.integers(3, 40), p=st.floats(0, 0.6), seed=st.integers(0, 10**6), data=st.data())
-@settings(deadline=None)
 def test_small_worlds_keep_the_number_of_links(n, p, seed, data):
     degree = 2 * data.draw(st.integers(min(2, (n - 1) // 2), (n - 1) // 2))
     graph = graphs.small_world(n, degree, p, seed=seed)
@@ -193,7 +191,6 @@ def test_small_worlds_keep_the_number_of_links(n, p, seed, data):
 
 
 @given(n=st.integers(2, 40), seed=st.integers(0, 10**6), data=st.data())
-@settings(deadline=None)
 def test_random_directed_graphs_send_to_the_next_and_to_degree_others(n, seed, data):
     degree = data.draw(st.integers(0, n - 2))
     graph = graphs.random_directed(n, degree, seed=seed)
@@ -203,7 +200,6 @@ def test_random_directed_graphs_send_to_the_next_and_to_degree_others(n, seed, d
 
 
 @given(n=st.integers(2, 60), seed=st.integers(0, 10**6))
-@settings(deadline=None)
 def test_erdos_renyi_graphs_are_simple_and_connected(n, seed):
     graph = graphs.erdos_renyi(n, 0.5, seed=seed)
     assert len({frozenset(arc) for arc in arcs(graph)}) == graph.n_links
@@ -352,6 +348,20 @@ def test_a_refusal_names_the_rule_the_value_and_the_way_out(build, message):
         build()
     assert isinstance(caught.value, InputError)
     assert isinstance(caught.value, ValueError)
+
+
+def test_a_small_world_moves_links_even_where_hardly_any_place_is_free():
+    lattice = set(arcs(graphs.small_world(20, 18, 0.0)))
+    graph = graphs.small_world(20, 18, 1.0)
+    assert graph.n_links == 180
+    assert set(arcs(graph)) != lattice
+
+
+def test_a_small_world_moves_the_share_p_of_its_links():
+    n, degree, p = 20_000, 6, 0.3
+    lattice = graphs.small_world(n, degree, 0.0).links @ [n, 1]
+    kept = np.isin(graphs.small_world(n, degree, p).links @ [n, 1], lattice).mean()
+    assert kept == pytest.approx(1 - p, abs=5 * np.sqrt(p * (1 - p) / (n * degree / 2)))
 
 
 def test_draws_that_stay_disconnected_are_given_up_with_the_way_out(monkeypatch):

@@ -6,12 +6,12 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrad import graphs
 from hushgrad.errors import GraphError, MixingError
-from hushgrad.mixing import Kind, Network
+from hushgrad.mixing import MOST_SVD_AGENTS, Kind, Network
 
 ARCS = [(0, 1), (1, 2), (2, 0), (0, 2)]  # (sender, receiver)
 DIRECTED = graphs.from_edges(ARCS, is_directed=True)
@@ -70,7 +70,6 @@ def connected_graphs(draw, is_directed=False):
 
 
 @given(graph=connected_graphs(), rule=st.sampled_from(UNDIRECTED_RULES))
-@settings(deadline=None)
 def test_undirected_rules_match_a_dense_formula_and_are_symmetric(graph, rule):
     network = Network(graph, mixing=rule)
     W = network.matrix()
@@ -83,7 +82,6 @@ def test_undirected_rules_match_a_dense_formula_and_are_symmetric(graph, rule):
 
 
 @given(graph=connected_graphs(is_directed=True))
-@settings(deadline=None)
 def test_uniform_rules_match_a_dense_formula_on_directed_graphs(graph):
     network = Network(graph)
     R, C = network.matrix("row"), network.matrix("column")
@@ -169,10 +167,12 @@ def test_a_matrix_of_either_form_is_kept_to_the_bit(convert):
 
 
 def test_repeated_entries_of_a_sparse_matrix_are_added_in_a_copy():
-    rows, columns, values = [0, 0, 0, 1, 1], [0, 0, 1, 0, 1], [0.25, 0.25, 0.5, 0.5, 0.5]
-    W = scipy.sparse.coo_array((values, (rows, columns)), shape=(2, 2))
-    assert Network([(0, 1)], mixing=W).matrix().tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert W.nnz == 5
+    columns, values, starts = [1, 0, 0, 1, 0], [0.5, 0.25, 0.25, 0.5, 0.5], [0, 3, 5]
+    W = scipy.sparse.csr_array((values, columns, starts), shape=(2, 2))
+    for form in (W, W.tocoo()):
+        assert Network([(0, 1)], mixing=form).matrix().tolist() == [[0.5, 0.5], [0.5, 0.5]]
+        assert form.nnz == 5
+    assert W.indices.tolist() == columns
 
 
 def test_a_matrix_is_classified_by_its_sums():
@@ -215,14 +215,17 @@ def test_sums_hold_for_a_hub_of_a_hundred_thousand_neighbours():
     "graph",
     [
         graphs.paper(),
-        graphs.ring(1500),
-        graphs.complete(1100),
-        graphs.random_regular(1500, 4, seed=1),
-        graphs.exponential(1500),
-        graphs.random_regular(1500, 1300, seed=1),
+        graphs.ring(400),  # from here on large enough for Lanczos
+        graphs.complete(400),
+        graphs.star(400),
+        graphs.random_regular(400, 4, seed=1),
+        graphs.exponential(400),
+        # Complete bipartite: the smallest eigenvalue, near -1, is the one that counts.
+        graphs.from_edges([(i, 200 + j) for i in range(200) for j in range(200)]),
     ],
 )
 def test_eta_and_the_smallest_eigenvalue_agree_with_dense_algebra(graph):
+    assert graph.n_agents == 5 or graph.n_agents > MOST_SVD_AGENTS
     network = Network(graph)
     W = network.matrix("doubly")
     expected = np.linalg.norm(W - np.ones_like(W) / len(W), 2)

@@ -31,8 +31,8 @@ MOST_AGENTS = 2**31
 # A random graph that is disconnected is drawn again from the same stream, this often at most.
 ATTEMPTS = 100
 
-# Rounds that repair clashing links before a draw is given up. Each mends a good part of them, so
-# only tiny dense graphs, where a draw can get stuck, ever come near it.
+# Rounds in which clashing links look for another place. Each settles a good part of them, so only
+# tiny dense graphs, where a link may have nowhere to go, ever come near it.
 ROUNDS = 1000
 
 HEADERS = (("source", "target"), ("sender", "receiver"))
@@ -261,8 +261,8 @@ def random_regular(n_agents: int, degree: int, seed: int = 0) -> Graph:
 def small_world(n_agents: int, degree: int, p: float, seed: int = 0) -> Graph:
     """A ring of agents linked with their ``degree`` nearest, rewired (Watts and Strogatz).
 
-    Each link (i, i + t) is taken up with probability p and laid anew from i to a random agent that
-    i is not linked with; drawn again until connected.
+    Each link (i, i + t) is moved with probability p: it then leads from i to a random agent that i
+    is not linked with, if there is one. Drawn again until connected.
     """
     n = _count("small_world", "n_agents", n_agents, 3)
     degree = _count("small_world", "degree", degree, 2, most=n - 1)
@@ -278,22 +278,21 @@ def small_world(n_agents: int, degree: int, p: float, seed: int = 0) -> Graph:
     starts = np.tile(np.arange(n), degree // 2)
     ends = (starts + np.repeat(np.arange(1, degree // 2 + 1), n)) % n
 
-    def draw() -> Graph | None:
-        taken_up = rng.random(len(starts)) < p
-        laid = np.sort(_link_keys(n, starts[~taken_up], ends[~taken_up]))
-        waiting = starts[taken_up]
+    def draw() -> Graph:
+        laid = _link_keys(n, starts, ends)
+        waiting = np.flatnonzero(rng.random(len(starts)) < p)
         for _ in range(ROUNDS):
             if not waiting.size:
-                low, high = np.divmod(laid, n)
-                return _undirected(n, low, high)
-            others = (waiting + rng.integers(1, n, size=waiting.size)) % n
-            tried = _link_keys(n, waiting, others)
-            is_new = np.zeros(waiting.size, dtype=bool)
-            is_new[np.unique(tried, return_index=True)[1]] = True
-            is_new &= ~_are_in(tried, laid)
-            laid = np.sort(np.concatenate([laid, tried[is_new]]))
-            waiting = waiting[~is_new]
-        return None
+                break
+            others = (starts[waiting] + rng.integers(1, n, size=waiting.size)) % n
+            tried = _link_keys(n, starts[waiting], others)
+            is_free = np.zeros(waiting.size, dtype=bool)
+            is_free[np.unique(tried, return_index=True)[1]] = True
+            is_free &= ~_are_in(tried, np.sort(laid))
+            laid[waiting[is_free]] = tried[is_free]
+            waiting = waiting[~is_free]
+        low, high = np.divmod(laid, n)
+        return _undirected(n, low, high)
 
     return _first_connected(
         draw,

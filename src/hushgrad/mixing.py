@@ -33,8 +33,8 @@ SYMMETRY_TOLERANCE = 1e-12
 # Above this many agents, a dense float64 matrix takes more than 3.2 GB.
 MOST_DENSE_AGENTS = 20_000
 
-# Up to here a dense SVD takes less than a second; above, Lanczos' method is used.
-MOST_SVD_AGENTS = 1_000
+# Up to here a dense SVD takes some milliseconds; above, Lanczos' method is used.
+MOST_SVD_AGENTS = 300
 
 # Lanczos stops when the residual of both ends is this part of 1 − |eigenvalue|. The error of an
 # eigenvalue is at most the residual, and of the order of its square over the gap.
@@ -329,7 +329,7 @@ def _by_rule(graph: Graph, rule: str) -> Weights:
     links = RULES[rule](graph)
     # The own weight is what the others leave of 1, so that the sums hold to rounding.
     ends = graph.senders if rule == "uniform_column" else graph.receivers
-    return Weights(1 - np.bincount(ends, links, minlength=graph.n_agents), links)
+    return Weights(1.0 - np.bincount(ends, links, minlength=graph.n_agents), links)
 
 
 def _by_matrix(graph: Graph, matrix: Any) -> Weights:

@@ -32,8 +32,8 @@ RATIO = 0.97  # of the deviation ϱ·ratio^k that cures the stall of ϱ/k²
 EVERY = 5  # iterations between samples
 ITERATIONS = {"fig2": 1000, "fig3": 1000, "extras": 3000}
 TITLES = {
-    "fig2": "Fig. 2: stepsizes 1/k",
-    "fig3": f"Fig. 3: stepsizes {STEPSIZE:g}",
+    "fig2": "Fig. 2: diminishing stepsizes 1/k",
+    "fig3": f"Fig. 3: constant stepsizes {STEPSIZE:g}",
     "extras": "Where ϱ/k² stalls, and its cure",
 }
 ENDINGS = ("svg", "png")
@@ -101,7 +101,10 @@ def extras(
     seed: int = 0,
     progress: Progress = None,
 ) -> Comparison:
-    """Not in the paper: PDG-NDS stalls with ϱ/k², in both its forms, and not with ϱ·ratio^k."""
+    """Not in the paper: PDG-NDS stalls with ϱ/k², in both its forms, and not with ϱ·ratio^k.
+
+    What rises again at the end is rounding, which two-step recursions add up.
+    """
     return _compare(
         {
             "PDG-NDS": PDGNDS(stepsize=_deviating(stepsizes.harmonic())),

@@ -26,7 +26,7 @@ class Algorithm(abc.ABC):
     title: ClassVar[str]  # as papers print it
     needs: ClassVar[Mapping[str, Kind]] = {}  # W, R, C and what each must be
     undirected: ClassVar[bool] = False  # needs both directions of every link
-    cites: ClassVar[tuple[str, ...]]  # keys of hushgrad/cli/references.bib
+    cites: ClassVar[tuple[str, ...]] = ()  # keys of hushgrad/references.bib
     guarantee: ClassVar[str]  # what is proved, in one line
     links: Links = Links.GRAPH  # how far its messages go
 

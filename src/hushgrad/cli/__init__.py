@@ -5,11 +5,15 @@ Commands import what is heavy inside their functions, so that `hushgrad --help` 
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
+
+from hushgrad.cli.terminal import handled
 
 # Each is a function of the same name in the module of that name, in the order of --help.
 # Those whose module is not there are left out.
@@ -22,8 +26,8 @@ _HELP = (
     "one, 'hushgrad run' runs it."
 )
 _EPILOG = (
-    "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted. With --format json a command writes "
-    "one JSON document to stdout, and everything else to stderr."
+    "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted. With --format json a command "
+    "writes one JSON document to stdout, and everything else to stderr."
 )
 
 app = typer.Typer(
@@ -54,10 +58,18 @@ def _root(
     del version  # its callback has answered
 
 
+def _flowing(command: Callable[..., None]) -> str:
+    """A docstring whose paragraphs are lines, for a terminal of any width to break."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
+
+
 for _name in COMMANDS:
     if find_spec(f"hushgrad.cli.{_name}") is not None:
         _module = import_module(f"hushgrad.cli.{_name}")
-        app.command(_name, epilog=getattr(_module, "EPILOG", None))(getattr(_module, _name))
+        _command = getattr(_module, _name)
+        _epilog = getattr(_module, "EPILOG", None)
+        app.command(_name, help=_flowing(_command), epilog=_epilog)(handled(_command))
 
 
 def main() -> None:

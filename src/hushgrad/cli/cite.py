@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, handled, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, collecting_risks, print_json
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -18,10 +18,12 @@ hushgrad cite --all
 """
 
 
-@handled
 def cite(
     study: Annotated[
-        Path | None, typer.Argument(help="A study; without it, the entry of hushgrad itself.")
+        Path | None,
+        typer.Argument(
+            metavar="[STUDY]", help="A study; without it, the entry of hushgrad itself."
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every method that hushgrad has, and hushgrad itself.")
@@ -38,7 +40,8 @@ def cite(
     else:
         from hushgrad.studies import load_study
 
-        keys = load_study(study).citations()
+        with collecting_risks(quiet=True):
+            keys = load_study(study).citations()
     if output is Format.JSON:
         print_json({"entries": [{"key": key, "bibtex": bibtex([key])} for key in keys]})
     else:

@@ -22,7 +22,6 @@ from hushgrad.cli.terminal import (
     Seed,
     Trials,
     collecting_risks,
-    handled,
     note,
 )
 from hushgrad.errors import InputError
@@ -42,7 +41,6 @@ hushgrad compare runs/PDG-NDS.npz runs/EXTRA.npz --out results --formats pdf
 """
 
 
-@handled
 def compare(
     what: Annotated[
         list[str],
@@ -63,9 +61,9 @@ def compare(
 ) -> None:
     """Compare algorithms on one problem, or runs that were saved.
 
-    With a study, its network, problem and run settings are used. An algorithm that the study has
-    keeps its parameters there, any other gets its defaults. Without names, every algorithm that the
-    network allows is run. --out writes the picture.
+    With a study, its network, problem and run settings are used. An algorithm that the study
+    has keeps its parameters there, any other gets its defaults. Without names, every algorithm
+    that the network allows is run. --out writes the picture.
     """
     from hushgrad.cli import report
 
@@ -102,7 +100,8 @@ def _check_saved_only(what: Sequence[str], **options: object) -> None:
     other += [f"--{name}" for name, value in options.items() if value is not None]
     if other:
         raise InputError(
-            f"saved runs are compared as they are, but there is also {other[0]}. Name .npz files only."
+            f"saved runs are compared as they are, but there is also {other[0]}. "
+            "Name .npz files only."
         )
 
 

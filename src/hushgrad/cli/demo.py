@@ -5,30 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hushgrad.cli.terminal import Format, OutputFormat, console, handled, print_json
 
-class Format(StrEnum):
-    """How results are printed."""
+EPILOG = """
+[bold]Examples[/bold]
 
-    TEXT = "text"
-    JSON = "json"
+hushgrad demo
+
+hushgrad demo --out figures --trials 20
+
+hushgrad demo --format json > demo.json
+"""
 
 
+@handled
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Directory for pictures and summary.json.")
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Where pictures and summary.json go."),
     ] = Path("out"),
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Random problems per figure.")
+        int, typer.Option(min=1, metavar="N", help="Random problems per figure.")
     ] = 100,
-    output: Annotated[
-        Format, typer.Option("--format", help="A table for people, or one JSON document.")
-    ] = Format.TEXT,
+    output: OutputFormat = Format.TEXT,
 ) -> None:
     """Repeat the paper's Fig. 2 and Fig. 3, draw them, and check what the paper claims of them."""
     from hushgrad.paper import demo as run_demo
@@ -36,7 +40,7 @@ def demo(
     with _bar() as progress:
         content = run_demo(out, trials=trials, progress=progress)
     if output is Format.JSON:
-        sys.stdout.write((out / "summary.json").read_text(encoding="utf-8"))
+        print_json(content)
     else:
         _show(content, out)
 
@@ -47,7 +51,6 @@ def _bar() -> Generator[Callable[[int, int], None] | bool]:
     if not sys.stderr.isatty():
         yield False
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     with Progress(
@@ -55,7 +58,7 @@ def _bar() -> Generator[Callable[[int, int], None] | bool]:
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
     ) as bar:
         task = bar.add_task("running the paper's experiments", total=None)
@@ -64,11 +67,10 @@ def _bar() -> Generator[Callable[[int, int], None] | bool]:
 
 def _show(content: dict[str, Any], out: Path) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    screen = console()
     ran = content["environment"]
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -82,19 +84,20 @@ def _show(content: dict[str, Any], out: Path) -> None:
     for claim, found in content["claims"].items():
         holds = Text("yes", style="green") if found["holds"] else Text("no", style="bold red")
         table.add_row(Text(claim), holds, Text(found["measured"]), end_section=True)
-    console.print(table)
-    console.print(
+    screen.print(table)
+    screen.print(
         Text(
             "Errors are max_i ‖x_i − θ*‖: how far the worst agent is from the exact answer. "
             "Medians are over the trials; fewer trials make the counts coarser."
         )
     )
-    console.print()
+    screen.print()
+    screen.print(Text(f"Written into {out.resolve()}:"), soft_wrap=True)  # paths stay whole
     files = Table.grid(padding=(0, 2))
+    files.add_column(no_wrap=True, style="cyan")
     for file, what in _FILES.items():
-        files.add_row(Text(f"  {out / file}", style="cyan"), Text(what))
-    console.print("Written:")
-    console.print(files)
+        files.add_row(Text(f"  {file}"), Text(what))
+    screen.print(files)
 
 
 _FILES = {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, handled, note, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, note, print_json
 from hushgrad.errors import InputError
 
 EPILOG = """
@@ -59,9 +59,10 @@ seed = 1
 """
 
 
-@handled
 def new(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("study.toml"),
+    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="Where to write it.")] = Path(
+        "study.toml"
+    ),
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Write an example study with comments, to change and run."""

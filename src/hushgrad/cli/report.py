@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ _CAPTION = (
     "to 1e-6: iterations until the median error is a millionth of its start. "
     "it/s: iterations × trials per second, compilation included."
 )
-# What summary() gives, and how a table heads and shows it; the rest of its columns are metrics.
+# What summary() gives; other columns of a record are metrics.
 _SUMMARY = (
     "trials", "iterations", "median_error", "worst_error", "iterations_to_1e-6", "converged",
     "diverged", "messages_per_link", "rounds_per_iteration", "bytes_per_iteration", "links",
@@ -52,7 +52,10 @@ class Files:
             from hushgrad.simulate.plots import folder
 
             into = folder(self.save / sub)
-            self.written += [run.save(into / f"{slug(run.label)}.npz") for run in runs]
+            names = [slug(run.label) for run in runs]
+            for i, run in enumerate(runs):
+                number = f"-{i}" if names.count(names[i]) > 1 else ""
+                self.written.append(run.save(into / f"{names[i]}{number}.npz"))
 
 
 def files_for(
@@ -115,44 +118,52 @@ def present(
 
 
 def print_table(records: Sequence[Mapping[str, Any]], title: str) -> None:
-    """A table for people: what was set, then what came of it."""
+    """A table for people: what was set, then what came of it. A sweep's leaves out the traffic."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text  # labels are the user's, not markup
 
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    settings = columns[: columns.index("algorithm")]
-    metrics = [c for c in columns if c not in (*settings, "algorithm", *_SUMMARY)]
-    has_diverged = any(record["diverged"] for record in records)
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    names = list(dict.fromkeys(key for record in records for key in record))
+    settings = names[: names.index("algorithm")]
+    metrics = [name for name in names if name not in (*settings, "algorithm", *_SUMMARY)]
+    cells = _cells(metrics, any(r["diverged"] for r in records), with_traffic=not settings)
+    table = Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True
+    )
     for name in settings:
-        table.add_column(name.rpartition("algorithm.")[2], overflow="fold")
+        table.add_column(name.removeprefix("algorithm.").replace(".", ".\n"), overflow="fold")
     table.add_column("algorithm", style="bold", overflow="fold")
-    for name in ("median error", "worst error", *metrics, "to 1e-6", "converged"):
-        table.add_column(name, justify="right")
-    if has_diverged:
-        table.add_column("diverged", justify="right", style="red")
-    for name in ("msgs per link", "rounds", "bytes per it", "it/s"):
-        table.add_column(name, justify="right")
+    for heading in cells:
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for r in records:
-        table.add_row(
-            *(str(r[name]) for name in settings),
-            r["algorithm"],
-            *(_error(r[name]) for name in ("median_error", "worst_error", *metrics)),
-            "–" if r["iterations_to_1e-6"] is None else str(r["iterations_to_1e-6"]),
-            f"{r['converged']}/{r['trials']}",
-            *([str(r["diverged"])] if has_diverged else []),
-            f"{r['messages_per_link']:g}",
-            str(r["rounds_per_iteration"]),
-            f"{r['bytes_per_iteration']:g}",
-            _rate(r["iterations"] * r["trials"] / max(r["seconds"], 1e-9)),
-        )
+        left = [*(str(r[name]) for name in settings), r["algorithm"]]
+        table.add_row(*map(Text, left), *(cell(r) for cell in cells.values()))
     out = console()
     out.print(table)
-    out.print(_CAPTION, style="dim", soft_wrap=out.width == WIDE)
+    if not settings:
+        out.print(_CAPTION, style="dim", soft_wrap=out.width == WIDE)
 
 
-def _error(value: float) -> str:
-    return f"{value:.1e}"
+def _cells(
+    metrics: Sequence[str], has_diverged: bool, with_traffic: bool
+) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """Headings, narrow enough for 80 columns, and how their cells are written."""
+
+    def last(name: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda r: f"{r[name]:.1e}" if name in r else ""
+
+    cells = {"median\nerror": last("median_error"), "worst\nerror": last("worst_error")}
+    cells |= {name: last(name) for name in metrics}
+    cells["to\n1e-6"] = lambda r: str(r["iterations_to_1e-6"] or "–")
+    cells["converged"] = lambda r: f"{r['converged']}/{r['trials']}"
+    if has_diverged:
+        cells["diverged"] = lambda r: str(r["diverged"])
+    if with_traffic:
+        cells["msgs/\nlink"] = lambda r: f"{r['messages_per_link']:g}"
+        cells["rounds"] = lambda r: str(r["rounds_per_iteration"])
+        cells["bytes/\nit"] = lambda r: f"{r['bytes_per_iteration']:g}"
+        cells["it/s"] = lambda r: _rate(r["iterations"] * r["trials"] / max(r["seconds"], 1e-9))
+    return cells
 
 
 def _rate(value: float) -> str:

@@ -19,7 +19,6 @@ from hushgrad.cli.terminal import (
     Seed,
     Trials,
     collecting_risks,
-    handled,
 )
 
 if TYPE_CHECKING:
@@ -38,13 +37,14 @@ hushgrad run study.toml --trials 5 --iterations 100 --format json
 
 hushgrad run sweep.toml --row 7 --save runs
 
-Exit code 1 means that every trial of every algorithm diverged; the results are printed all the same.
+Exit code 1 means that every trial of every algorithm diverged; the results are printed even so.
 """
 
 
-@handled
 def run(
-    study: Annotated[Path, typer.Argument(help="The study, a TOML file (see 'hushgrad new').")],
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="The study, a TOML file (see 'hushgrad new').")
+    ],
     out: OutDirectory = None,
     formats: FileFormats = None,
     output: OutputFormat = Format.TEXT,
@@ -57,19 +57,19 @@ def run(
 ) -> None:
     """Run a study: every algorithm in it, side by side.
 
-    The whole file is checked before anything runs. A study with a sweep runs every combination of its
-    values and writes them to sweep.csv; --row runs one of them alone, with the same numbers.
+    The whole file is checked before anything runs. A study with a sweep runs every combination
+    of its values and writes the results to sweep.csv; --row runs one combination alone, with the
+    same numbers.
     """
     from hushgrad.cli import report
     from hushgrad.studies import load_study
 
-    chosen = pick_row(load_study(study), row).with_run(
-        iterations=iterations, trials=trials, seed=seed
-    )
     name = study.stem if row is None else f"{study.stem}-row{row}"
-    files = report.files_for(chosen, out, formats, save, name)
-    document: dict[str, Any] = {"study": str(study), "row": row}
     with collecting_risks(quiet=quiet) as risks:
+        chosen = pick_row(load_study(study), row).with_run(
+            iterations=iterations, trials=trials, seed=seed
+        )
+        files = report.files_for(chosen, out, formats, save, name)
         if chosen.is_swept:
             if files.directory is None:
                 files.directory = chosen.source.directory / f"{chosen.name}-results"
@@ -88,7 +88,7 @@ def run(
         records,
         title=name,
         output=output,
-        document=document | {"warnings": risks},
+        document={"study": str(study), "row": row, "warnings": risks},
         files=files,
         quiet=quiet,
     )

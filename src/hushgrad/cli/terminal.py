@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,25 +31,35 @@ OutputFormat = Annotated[
 ]
 OutDirectory = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Write pictures and tables into this directory."),
+    typer.Option(
+        "--out", "-o", metavar="DIR", help="Write pictures and tables into this directory."
+    ),
 ]
 FileFormats = Annotated[
     str | None,
     typer.Option(
-        help="What to write, separated by commas: pdf, svg, png, pgfplots, table (LaTeX), mat, csv, "
-        "json. Default with --out: png,csv,json."
+        metavar="LIST",
+        help="What to write, separated by commas: pdf, svg, png, pgfplots, table (LaTeX), mat, "
+        "csv, json. Default with --out: png,csv,json.",
     ),
 ]
 SaveDirectory = Annotated[
     Path | None,
-    typer.Option("--save", help="Save every run as .npz here, for 'hushgrad compare'."),
+    typer.Option(
+        "--save", metavar="DIR", help="Save every run as .npz here, for 'hushgrad compare'."
+    ),
 ]
 Row = Annotated[
-    int | None, typer.Option(min=0, help="Run this row of the sweep alone, numbered from 0.")
+    int | None,
+    typer.Option(min=0, metavar="N", help="Run this row of the sweep alone, numbered from 0."),
 ]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Instead of the study's iterations.")]
-Trials = Annotated[int | None, typer.Option(min=1, help="Instead of the study's trials.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Instead of the study's seed.")]
+Iterations = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Instead of the study's iterations.")
+]
+Trials = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Instead of the study's trials.")
+]
+Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="Instead of the study's seed.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress, warnings or notes: the result alone.")
 ]
@@ -100,7 +111,10 @@ def handled(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def collecting_risks(*, quiet: bool) -> Generator[list[str]]:
-    """Show each RiskWarning once on stderr as it comes, and list them."""
+    """Show each RiskWarning once on stderr as it comes, and list them.
+
+    What the study's own code prints goes to stderr too: stdout is for the result.
+    """
     risks: list[str] = []
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
@@ -111,7 +125,7 @@ def collecting_risks(*, quiet: bool) -> Generator[list[str]]:
             if not quiet:
                 say("warning", str(message), "bold yellow")
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         usual = warnings.showwarning
         warnings.simplefilter("always", RiskWarning)
         warnings.showwarning = show

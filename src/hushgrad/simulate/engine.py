@@ -50,18 +50,17 @@ class Program:
         self.algorithm, self.plan = algorithm, plan
         self.traffic = Traffic()  # of a step
         self.first_traffic: Traffic | None = None
-        view = Recorder if plan.conserve else Fleet
         self.init = jax.jit(self._init, compiler_options=_OPTIONS)
-        self.first = jax.jit(functools.partial(self._first, view), compiler_options=_OPTIONS)
-        self.block = jax.jit(functools.partial(self._block, view), compiler_options=_OPTIONS)
+        self.first = jax.jit(self._first, compiler_options=_OPTIONS)
+        self.block = jax.jit(self._block, compiler_options=_OPTIONS)
         self.record_first = jax.jit(self._record_first, compiler_options=_OPTIONS)
         self.record = jax.jit(self._record, static_argnames="n", compiler_options=_OPTIONS)
 
     def _init(self, args: Any, x0: Array) -> Any:
         return self.algorithm.init(Fleet(Environment(self.plan, args), jnp.zeros((), int)), x0)
 
-    def _first(self, view: type[Fleet], args: Any, state: Any) -> tuple[Any, Any]:
-        agent = view(Environment(self.plan, args), jnp.zeros((), int))
+    def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
+        agent = Fleet(Environment(self.plan, args), jnp.zeros((), int))
         state = drive(self.algorithm.first(agent, state), agent.answer)
         self.first_traffic = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
@@ -78,14 +77,14 @@ class Program:
         return off, apart
 
     def _block(
-        self, view: type[Fleet], args: Any, state: Any, k: Any, stride: Any, n: Any
+        self, args: Any, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
         """n samples from iteration k on, each after `stride` iterations."""
         environment = Environment(self.plan, args)
         trials = self.plan.n_trials
 
         def iterate(k: Any, carry: Any) -> Any:
-            agent = view(environment, k)
+            agent = Fleet(environment, k)
             state = self._step(agent, carry[0])
             return state, carry[1] + agent.awake
 
@@ -136,7 +135,6 @@ class Simulation:
         *,
         seed: int,
         trials: NDArray[np.int64],
-        conserve: bool = False,
     ):
         self.algorithm, self.network, self.trials = algorithm, network, trials
         graph = network.graph
@@ -158,7 +156,6 @@ class Simulation:
             gradient=problem.gradient_function,
             groups=len(problem.groups),
             per_trial=problem.n_trials is not None,
-            conserve=conserve,
         )
         self.program = _program(algorithm, self.plan)
         with jax.enable_x64(True):

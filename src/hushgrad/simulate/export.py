@@ -53,7 +53,7 @@ def export(
         raise InputError(f"runs are exported as {', '.join(FORMATS)}, but not as {unknown!r}.")
     if not runs:
         raise InputError("an export holds at least one run, but the list is empty.")
-    if Path(name).name != name:
+    if not name or Path(name).name != name:
         raise InputError(f"name is a plain file name without its ending, but name = {name!r}.")
     if any(f in _PICTURES for f in wanted):
         optional("matplotlib", "sim")

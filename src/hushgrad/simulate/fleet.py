@@ -21,6 +21,7 @@ from hushgrad.exchange import (
     Identity,
     Links,
     Matrix,
+    Parcel,
     Public,
     Pull,
     Push,
@@ -48,7 +49,6 @@ class Plan:
     gradient: Any  # callable (theta (d,), data_i) → (d,)
     groups: int
     per_trial: bool
-    conserve: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,11 @@ class Fleet(View):
     def _materialise(self, asked: tuple[Push | Pull, ...]) -> list[list[tuple[Matrix, Array]]]:
         """Every exchanged vector computed once, however many links read it."""
         parts = [list(exchange.terms) for exchange in asked]
-        distinct = {id(vector): vector for own in parts for _, vector in own}
+        distinct = {
+            id(vector): tuple(vector) if isinstance(vector, Parcel) else vector
+            for own in parts
+            for _, vector in own
+        }
         held = dict(zip(distinct, self._hold(tuple(distinct.values())), strict=True))
         return [[(matrix, held[id(vector)]) for matrix, vector in own] for own in parts]
 
@@ -278,18 +282,15 @@ class Recorder(Fleet):
             return super()._sum(exchange, parts)
         if links is Links.NONE:
             return super()._sum(exchange, parts)
-        messages, own, whole = 0.0, 0.0, 0.0
+        messages, own = 0.0, 0.0
         for matrix, vector in parts:
             if not isinstance(matrix, Identity):
                 messages = messages + self._message(matrix, vector, links)
             own = own + self._own(matrix, vector)
-            whole = whole + self._whole(matrix, vector, links)
         messages = self._hold(messages)
         self.wire.append(messages)
         if exchange.over is not None:
             self.masks.append(exchange.over)
-        if self.env.plan.conserve:  # the own share is what remains of what was really sent
-            own = whole - self.sum_out(messages, links)
         entry = self.env.table(links, "entry")
         received = _sum_slots(
             self.env.buckets(links, out=False), lambda at, *_: _get(messages, entry[at]), own.shape[1:]
@@ -306,12 +307,6 @@ class Recorder(Fleet):
             return matrix.out * at_sender
         name = matrix.of.name + "2" if isinstance(matrix, Square) else matrix.name  # type: ignore[attr-defined]
         return self.env.args["sending"][links, name][:, None, None] * at_sender
-
-    def _whole(self, matrix: Matrix, vector: Array, links: Links) -> Array:
-        """The sum of all shares: columns add up to one."""
-        if isinstance(matrix, Shares):
-            return vector[0] + self.sum_out(vector[1], links)
-        return vector / matrix.scale if isinstance(matrix, Columns) else vector
 
 
 def _rows(values: Array, at: slice, t: int) -> Array:

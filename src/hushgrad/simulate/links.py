@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +34,9 @@ def two_hop_weights(
     one = one + sparse.diags_array(weights.own)
     square = (one @ one).tocsr()
 
-    def on_arcs(matrix: object) -> NDArray[np.float64]:
+    def on_arcs(matrix: Any) -> NDArray[np.float64]:
+        if not two_hop.n_arcs:
+            return np.zeros(0)
         return np.asarray(matrix[two_hop.receivers, two_hop.senders]).ravel()
 
     return on_arcs(one.tocsr()), on_arcs(square), square.diagonal()

@@ -36,7 +36,6 @@ class Order:
     samples: Ints  # (samples,) ascending iterations, first 0
     metrics: Mapping[str, Metric]
     transcript: bool
-    conserve: bool
     tick: Callable[[int], None]  # told how many trial-iterations were done
 
 

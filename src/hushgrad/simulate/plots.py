@@ -43,6 +43,7 @@ ENDINGS: dict[
     ".svg": {"metadata": {"Date": None}},
     ".pdf": {"metadata": {"CreationDate": None}},
 }
+_IN_A_CORNER = 4  # legend entries that leave room for the lines
 _SIZE = (3.5, 2.6)  # inches: one column of a two-column paper
 _STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",  # Times-like, comes with matplotlib
@@ -197,9 +198,9 @@ def _draw(
     if log_x:
         axes.set_xscale("log")
     bottom, top = _limits(curves)
+    axes.set_ylim(bottom, top)  # before the lines: matplotlib would warn of data without limits
     for n, one in enumerate(curves):
         _draw_curve(axes, one, n, len(curves), log_x=log_x, top=top)
-    axes.set_ylim(bottom, top)
     drawn = np.concatenate([c.iterations[_start(c, log_x) :] for c in curves])
     if drawn.min() < drawn.max():
         axes.set_xlim(int(drawn.min()), int(drawn.max()))
@@ -209,17 +210,29 @@ def _draw(
         axes.set_title(_literal(title))
     axes.grid(visible=True, which="major")
     axes.set_axisbelow(True)
-    axes.legend(
-        title=_note(curves, band),
-        frameon=True,
-        framealpha=0.6,
-        edgecolor="none",
-        handlelength=3.2,
-        labelspacing=0.35,
-        borderaxespad=0.2,
-        alignment="left",
-    )
+    _draw_legend(figure, axes, _note(curves, band))
     return figure
+
+
+def _draw_legend(figure: Figure, axes: Axes, note: str | None) -> None:
+    """In a free corner, or below the axes where the entries are too many for one."""
+    options: dict[str, Any] = {
+        "title": note,
+        "frameon": True,
+        "framealpha": 0.6,
+        "edgecolor": "none",
+        "handlelength": 3.2,
+        "labelspacing": 0.35,
+        "borderaxespad": 0.2,
+        "alignment": "left",
+    }
+    entries = len(axes.get_lines())
+    if entries <= _IN_A_CORNER:
+        axes.legend(**options)
+    else:
+        options["title"] = note and note.replace("\n", " ")
+        figure.set_figheight(_SIZE[1] + 0.15 * (entries // 2 + 2))
+        figure.legend(loc="outside lower center", ncols=2, **options)
 
 
 def _draw_curve(axes: Axes, one: Curve, n: int, of: int, *, log_x: bool, top: float) -> None:

@@ -40,7 +40,6 @@ def run(
     progress: bool | Callable[[int, int], None] | None = None,
     tolerance: float = 1e-6,
     metrics: Mapping[str, Callable[[Any, Problem], Any]] | None = None,
-    conserve: bool = False,
     engine: Engine = "stacked",
     label: str | None = None,
 ) -> Run:
@@ -53,7 +52,6 @@ def run(
     progress       True, False, a function (done, total), or None: a bar on a terminal when it takes long
     tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
-    conserve       own shares by subtraction from what was sent, against rounding drift in long runs
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy, over in-memory links
     """
     _check_parts(algorithm, problem, network)
@@ -88,7 +86,6 @@ def run(
                 samples=samples,
                 metrics=dict(metrics or {}),
                 transcript=transcript,
-                conserve=conserve,
                 tick=bar.tick,
             )
         )

@@ -84,7 +84,6 @@ def _run_block(order: Order, part: Ints) -> Outcome:
             order.network,
             seed=order.seed,
             trials=order.trials[part],
-            conserve=order.conserve,
         )
         block = _RecordedBlock if order.transcript else _SampledBlock
         return block(order, simulation, order.x0[part]).run()

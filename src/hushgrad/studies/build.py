@@ -58,9 +58,10 @@ def build_problem(source: Source, table: Table, network: Network) -> Problem:
     else:
         problem = _from_function(source, table, network)
     if problem.n_agents != network.n_agents:
+        key = ("n_agents",) if "n_agents" in table else ()
         raise source.error(
-            ("problem",),
-            f"has {problem.n_agents} agents, but the network has {network.n_agents}. "
+            ("problem", *key),
+            f"gives the problem {problem.n_agents} agents, but the network has {network.n_agents}. "
             "Give both the same number.",
         )
     return problem

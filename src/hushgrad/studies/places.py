@@ -125,7 +125,11 @@ def shown(value: object) -> str:
 def _named_in(message: str, table: Mapping[str, Any]) -> list[str]:
     """The key, perhaps dotted, whose value or at least whose name a message repeats."""
     last = {key: key.rpartition(".")[2] for key in table}
-    exact = [k for k, name in last.items() if f"{name} = {table[k]!r}" in message]
+    exact = [
+        k
+        for k, name in last.items()
+        if re.search(rf"\b{re.escape(name)}( = | |=){re.escape(repr(table[k]))}", message)
+    ]
     loose = [k for k, name in last.items() if re.search(rf"\b{re.escape(name)}\b", message)]
     return [*exact, *loose][0].split(".") if exact or loose else []
 

@@ -124,7 +124,7 @@ def check_kind(
     """Find what is wrong with a table `{ kind = …, … }`."""
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in choices:
-        findings.add_choice((*keys, "kind"), kind, "one that there is", choices)
+        findings.add_choice((*keys, "kind"), kind, f"a kind of {keys[-1]}", choices)
         return
     rest = {key: value for key, value in table.items() if key != "kind"}
     check_call(findings, choices[kind], rest, keys, what=f'kind = "{kind}"', also=["kind"])

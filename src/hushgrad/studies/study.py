@@ -140,7 +140,7 @@ class Study:
                 f"{self.source.name} sweeps over run.{key}, so that {key} = {given[key]} cannot be "
                 "set for all rows. Pick one row, or take it out of [sweep]."
             )
-        return self._with(run={**self.tables["run"], **given})
+        return self._with(self.source, run={**self.tables["run"], **given}) if given else self
 
     def with_algorithms(self, names: Sequence[str]) -> Study:
         """The same study with these algorithms: as the study has them, or by default."""
@@ -148,7 +148,8 @@ class Study:
         for name in names:
             own = [t for t in self.tables["algorithm"] if name in (t["name"], t.get("label"))]
             entries += own or [{"name": name}]
-        return self._with(algorithm=entries)
+        # The text no longer shows which algorithm is which, so its line numbers are given up.
+        return self._with(replace(self.source, text=""), algorithm=entries)
 
     def to_toml(self, directory: str | Path | None = None) -> str:
         """The study as a TOML file; for one in another directory, paths in it are led back here."""
@@ -163,13 +164,12 @@ class Study:
         cites = [
             key
             for i, table in enumerate(self.tables["algorithm"])
-            for key in algorithm_class(self.source, table, i).cites
+            for key in getattr(algorithm_class(self.source, table, i), "cites", ())
         ]
         return list(dict.fromkeys(cites))
 
-    def _with(self, **tables: Any) -> Study:
-        # The text no longer says what the tables do, so its line numbers are given up.
-        changed = Study({**self.tables, **tables}, replace(self.source, text=""))
+    def _with(self, source: Source, **tables: Any) -> Study:
+        changed = Study({**self.tables, **tables}, source)
         changed.check()
         return changed
 
