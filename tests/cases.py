@@ -32,7 +32,8 @@ class Quadratics:
         H = 2 * (np.einsum("isd,ise->de", self.A, self.A) + m * sigma * np.eye(d))
         self.solution = np.linalg.solve(H, 2 * np.einsum("isd,is->d", self.A, self.z))
         self.problem = hg.Problem(
-            self.loss, {"A": self.A, "z": self.z}, dim=d, gradient=self.gradient if by_hand else None,
+            self.loss, {"A": self.A, "z": self.z}, dim=d,
+            gradient=self.gradient if by_hand else None,
             solution=self.solution if by_hand else None, smoothness=1.0 if by_hand else None,
         )  # fmt: skip
 
@@ -48,7 +49,9 @@ class Quadratics:
         return 2 * (np.einsum("isd,is->id", self.A, r) + self.sigma * x)
 
 
-def trajectory(algorithm, problem, network, x0, K, *, seed=5, engine="stacked", trials=1, **options):
+def trajectory(
+    algorithm, problem, network, x0, K, *, seed=5, engine="stacked", trials=1, **options
+):
     """x^0 … x^K as (trials, K + 1, m, d), through a metric that keeps the estimates."""
     kept = []
     hg.run(

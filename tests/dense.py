@@ -1,7 +1,7 @@
-"""Dense matrix recursions, each written from its paper, sharing nothing with the library but `draws`.
+"""Dense matrix recursions, each from its paper, sharing nothing with the library but `draws`.
 
-Every function returns x^1 … x^K as (K, m, d). `lam(k)` gives (m, 1) stepsizes, `B(k)` an (m, m) matrix, both for the
-library's step k = 0, 1, …
+Every function returns x^1 … x^K as (K, m, d). `lam(k)` gives (m, 1) stepsizes, `B(k)` an (m, m)
+matrix, both for the library's step k = 0, 1, …
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Messages, rounds and bytes are counted from the wire."""
 
-import cases
 import numpy as np
 import pytest
 
+import cases
 import hushgrad as hg
 
 Q = cases.Quadratics()
@@ -36,12 +36,16 @@ def sent(transcript):
     numbers = {}
     for k in range(ITERATIONS):
         for j, i in transcript.links:
-            numbers[j, i] = numbers.get((j, i), 0) + sum(len(v) for v in transcript.messages(k, j, i))
+            numbers[j, i] = numbers.get((j, i), 0) + sum(
+                len(v) for v in transcript.messages(k, j, i)
+            )
     return numbers
 
 
 @pytest.mark.parametrize("engine", ["stacked", "agents"])
-@pytest.mark.parametrize(("algorithm", "vectors", "scalars", "rounds"), COUNTS, ids=lambda v: getattr(v, "title", ""))
+@pytest.mark.parametrize(
+    ("algorithm", "vectors", "scalars", "rounds"), COUNTS, ids=lambda v: getattr(v, "title", "")
+)
 def test_vectors_per_link_and_iteration(algorithm, vectors, scalars, rounds, engine):
     result = run(algorithm, engine=engine, transcript=True)
     d = cases.D

@@ -1,9 +1,9 @@
 """Same seed, same numbers."""
 
-import cases
 import numpy as np
 import pytest
 
+import cases
 import hushgrad as hg
 from hushgrad.simulate import stacked
 
@@ -13,7 +13,9 @@ IDS = [a.label for a in ALGORITHMS]
 
 
 def run(algorithm, **options):
-    return hg.run(algorithm, Q.problem, cases.undirected(), **({"iterations": 60, "x0": Q.x0} | options))
+    return hg.run(
+        algorithm, Q.problem, cases.undirected(), **({"iterations": 60, "x0": Q.x0} | options)
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=IDS)
@@ -55,7 +57,9 @@ def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
     seen = []
     original = stacked._run_block
     monkeypatch.setattr(
-        stacked, "_run_block", lambda order, part: seen.append(part.tolist()) or original(order, part)
+        stacked,
+        "_run_block",
+        lambda order, part: seen.append(part.tolist()) or original(order, part),
     )
     run(hg.PDGDS(), trials=21, iterations=3)
     assert sorted(seen) == [list(range(11)), [*range(11, 21), 20]]
@@ -90,11 +94,15 @@ def test_agents_of_unequal_data_run_alike_in_every_driver():
     problem = hg.Problem(lambda t, d: ((d["A"] @ t - d["z"]) ** 2).sum(), data, dim=4)
 
     def g(x):
-        return np.array([2 * d["A"].T @ (d["A"] @ xi - d["z"]) for d, xi in zip(data, x, strict=True)])
+        return np.array(
+            [2 * d["A"].T @ (d["A"] @ xi - d["z"]) for d, xi in zip(data, x, strict=True)]
+        )
 
     reference = dense.dgd(cases.undirected().matrix(), g, Q.x0, 50, lambda k: 1 / (k + 1))
     for engine in ("stacked", "agents"):
-        got = cases.trajectory(hg.DGD(), problem, cases.undirected(), Q.x0, 50, engine=engine)[0, 1:]
+        got = cases.trajectory(hg.DGD(), problem, cases.undirected(), Q.x0, 50, engine=engine)[
+            0, 1:
+        ]
         np.testing.assert_allclose(got, reference, rtol=0, atol=1e-12)
 
 

@@ -35,7 +35,8 @@ def test_threefry_gives_the_known_answers_of_random123(counter, key, result):
 def test_numpy_and_jax_draw_the_same_bits(k0, k1, c0, c1):
     with jax.enable_x64(True):
         theirs = draws.uniforms(
-            tuple(jnp.asarray(w) for w in words(k0, k1)), tuple(jnp.asarray(w) for w in words(c0, c1))
+            tuple(jnp.asarray(w) for w in words(k0, k1)),
+            tuple(jnp.asarray(w) for w in words(c0, c1)),
         )
         assert theirs.dtype == jnp.float64
     ours = draws.uniforms(words(k0, k1), words(c0, c1))
@@ -46,7 +47,9 @@ def test_numpy_and_jax_draw_the_same_bits(k0, k1, c0, c1):
 @given(WORD, WORD, WORD, WORD)
 def test_a_uniform_is_the_top_53_bits_plus_one(k0, k1, c0, c1):
     high, low = (int(w[0]) for w in draws.threefry(words(k0, k1), words(c0, c1)))
-    exact = (((high << 32 | low) >> 11) + 1) / 2**53  # Python's integers: no rounding before the division
+    exact = (
+        ((high << 32 | low) >> 11) + 1
+    ) / 2**53  # Python's integers: no rounding before the division
     assert draws.uniforms(words(k0, k1), words(c0, c1))[0] == exact
     assert 0 < exact <= 1
 
@@ -73,7 +76,9 @@ def test_streams_and_agents_have_different_keys():
     keys = [
         (int(a), int(b))
         for stream in Stream
-        for a, b in zip(*(w[:, 0] for w in draws.agent_keys(trial_key, np.arange(50), stream)), strict=True)
+        for a, b in zip(
+            *(w[:, 0] for w in draws.agent_keys(trial_key, np.arange(50), stream)), strict=True
+        )
     ]
     assert len(set(keys)) == len(keys)
 

@@ -5,11 +5,11 @@ A new algorithm adds one row to `ROWS` and, in dense.py, its recursion.
 
 from typing import NamedTuple
 
-import cases
-import dense
 import numpy as np
 import pytest
 
+import cases
+import dense
 import hushgrad as hg
 from hushgrad.draws import Stream
 
@@ -78,7 +78,9 @@ ROWS = {
     "PushPull": Row(
         hg.PushPull(stepsize=CONSTANT), lambda t: dense.push_pull(t.R, t.C, Q.g, Q.x0, K, LAM), True
     ),
-    "ADDOPT": Row(hg.ADDOPT(stepsize=CONSTANT), lambda t: dense.add_opt(t.C, Q.g, Q.x0, K, LAM), True),
+    "ADDOPT": Row(
+        hg.ADDOPT(stepsize=CONSTANT), lambda t: dense.add_opt(t.C, Q.g, Q.x0, K, LAM), True
+    ),
 }  # fmt: skip
 
 
@@ -117,7 +119,14 @@ def test_agent_by_agent_equals_the_dense_recursion(row, network):
 @pytest.mark.parametrize(("row", "network"), list(networks()))
 def test_recorder_forms_the_same_iterates_from_its_messages(row, network):
     run = hg.run(
-        row.algorithm, Q.problem, network, iterations=K, x0=Q.x0, seed=SEED, trials=[3], transcript=True
+        row.algorithm,
+        Q.problem,
+        network,
+        iterations=K,
+        x0=Q.x0,
+        seed=SEED,
+        trials=[3],
+        transcript=True,
     )
     assert_same(run.x, row.reference(Truth(network, 3))[-1:])
 

@@ -1,9 +1,9 @@
 """The methods reach θ*, at the rate and to the digit that theory says."""
 
-import cases
 import numpy as np
 import pytest
 
+import cases
 import hushgrad as hg
 
 GEOMETRIC = hg.stepsizes.geometric(0.9)
@@ -43,9 +43,15 @@ def test_agents_that_never_pool_get_the_pooled_fit_of_scikit_learn(name):
 
     X, y = regression()
     if name == "ridge":
-        pooled = Ridge(alpha=1.0, fit_intercept=False, solver="cholesky").fit(np.vstack(X), np.hstack(y)).coef_
+        pooled = (
+            Ridge(alpha=1.0, fit_intercept=False, solver="cholesky")
+            .fit(np.vstack(X), np.hstack(y))
+            .coef_
+        )
     else:
-        model = LogisticRegression(C=1 / 5.0, fit_intercept=False, solver="newton-cholesky", tol=1e-14)
+        model = LogisticRegression(
+            C=1 / 5.0, fit_intercept=False, solver="newton-cholesky", tol=1e-14
+        )
         pooled = model.fit(np.vstack(X), np.sign(np.hstack(y))).coef_[0]
     problem = problems()[name]
     np.testing.assert_allclose(problem.solution(), pooled, rtol=0, atol=1e-8)
@@ -55,10 +61,15 @@ def test_agents_that_never_pool_get_the_pooled_fit_of_scikit_learn(name):
 
 
 def test_pdg_ds_follows_its_one_over_k_rate():
-    """Between 10³ and 10⁵ iterations the median error falls by 100, give or take a factor of two."""
+    """From 10³ to 10⁵ iterations the median error falls by 100, give or take a factor of two."""
     problem = hg.problems.estimation(n_agents=5, s=6, d=2, seed=1)
     run = hg.run(
-        hg.PDGDS(), problem, hg.Network(hg.graphs.paper()), iterations=100_000, record_every=1000, trials=20
+        hg.PDGDS(),
+        problem,
+        hg.Network(hg.graphs.paper()),
+        iterations=100_000,
+        record_every=1000,
+        trials=20,
     )
     ratio = run.median_error[1] / run.median_error[-1]
     assert 50 < ratio < 200
@@ -74,17 +85,21 @@ def test_harmonic_deviation_stalls_as_one_over_k_squared_and_geometric_does_not(
     ratio = harmonic.median_error[1] / harmonic.median_error[4]
     assert 8 < ratio < 32  # 4² = 16
     geometric = hg.run(
-        hg.PDGNDS(stepsize=hg.stepsizes.constant(0.05, GEOMETRIC)), problem, network, iterations=8000,
-        record_every=2000, trials=20,
+        hg.PDGNDS(stepsize=hg.stepsizes.constant(0.05, GEOMETRIC)), problem, network,
+        iterations=8000, record_every=2000, trials=20,
     )  # fmt: skip
     assert geometric.median_error[1] < 1e-12
 
 
-@pytest.mark.parametrize("name", ["EXTRA", "DIGing", "AugDGM", "AsynDGM", "AB", "PushPull", "ADDOPT"])
+@pytest.mark.parametrize(
+    "name", ["EXTRA", "DIGing", "AugDGM", "AsynDGM", "AB", "PushPull", "ADDOPT"]
+)
 def test_the_baselines_are_exact(name):
     problem = problems()["ridge"]
     algorithm = getattr(hg, name)(stepsize=hg.stepsizes.constant(0.2 / problem.smoothness()))
-    run = hg.run(algorithm, problem, hg.Network(hg.graphs.paper()), iterations=20_000, record_every=20_000)
+    run = hg.run(
+        algorithm, problem, hg.Network(hg.graphs.paper()), iterations=20_000, record_every=20_000
+    )
     assert run.error[0, -1] < 1e-10 * np.linalg.norm(problem.solution())
 
 
@@ -108,7 +123,9 @@ def test_two_step_recursions_drift_by_rounding_and_own_shares_by_subtraction_do_
     early, late = long.error[0, 1], long.error[0, -1]
     assert 1e-13 < 3 * early < late < 1e-9
     both = [
-        hg.run(algorithm, problem, network, iterations=6000, record_every=6000, engine=engine).error[0, -1]
+        hg.run(
+            algorithm, problem, network, iterations=6000, record_every=6000, engine=engine
+        ).error[0, -1]
         for engine in ("stacked", "agents")
     ]
     assert both[1] < 1e-13 < both[0]

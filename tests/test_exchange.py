@@ -1,4 +1,6 @@
-"""The algebra of terms says what the equation says, and refuses what would silently mean something else."""
+"""The algebra of terms says what the equation says, and refuses what would silently mean something
+else.
+"""
 
 import numpy as np
 import pytest
@@ -58,7 +60,7 @@ def test_a_jax_factor_is_refused_too():
 
 
 def test_adding_a_plain_vector_is_refused():
-    with pytest.raises(TypeError, match="agent.I @ vector"):
+    with pytest.raises(TypeError, match=r"agent\.I @ vector"):
         W @ u + v
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import cases
-import dense
 import numpy as np
 import pytest
 
+import cases
+import dense
 import hushgrad as hg
 from hushgrad.algorithms.pdg_nds import PDGNDSState
 from hushgrad.exchange import Push
@@ -41,7 +41,9 @@ class StartedLikeEXTRA(hg.PDGNDS):
 
 @pytest.mark.parametrize("engine", ["stacked", "agents"])
 def test_pdg_nds_square_with_identity_split_and_equal_stepsizes_is_diging(engine):
-    ours = follow(hg.PDGNDS(stepsize=EQUAL, form="square", split=hg.splits.identity()), engine=engine)
+    ours = follow(
+        hg.PDGNDS(stepsize=EQUAL, form="square", split=hg.splits.identity()), engine=engine
+    )
     np.testing.assert_allclose(ours, dense.diging(W, Q.g, Q.x0, K, LAM), rtol=0, atol=1e-12)
     theirs = follow(hg.DIGing(stepsize=EQUAL), engine=engine)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
@@ -55,7 +57,9 @@ def test_pdg_nds_lazy_started_alike_with_identity_split_is_extra(engine):
 
 def test_pdg_nds_square_with_b_equal_to_w_is_the_diging_that_the_paper_prints():
     ours = follow(hg.PDGNDS(stepsize=EQUAL, form="square", split=SplitByW()))
-    np.testing.assert_allclose(ours, dense.diging_as_printed(W, Q.g, Q.x0, K, LAM), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours, dense.diging_as_printed(W, Q.g, Q.x0, K, LAM), rtol=0, atol=1e-12
+    )
 
 
 def test_pdg_ds_with_identity_split_and_no_deviation_is_dgd():
@@ -108,8 +112,8 @@ def test_our_square_and_lazy_forms_converge_where_the_printed_ones_do_not():
     geometric = hg.stepsizes.constant(LAM, deviation=hg.stepsizes.geometric(0.95))
     for form in ("square", "lazy"):
         run = hg.run(
-            hg.PDGNDS(stepsize=geometric, form=form), Q.problem, cases.undirected(), iterations=4000,
-            x0=Q.x0,
+            hg.PDGNDS(stepsize=geometric, form=form), Q.problem, cases.undirected(),
+            iterations=4000, x0=Q.x0,
         )  # fmt: skip
         assert run.error[0, -1] < 1e-9
 
@@ -124,7 +128,10 @@ def test_lazy_form_on_a_nonsymmetric_w_diverges_densely_and_is_refused():
     """Correction 3's condition: the one-hop form needs W = Wᵀ."""
     q = cases.Quadratics(m=8)
     N = nonsymmetric_ring()
-    assert np.abs(dense.pdg_nds_lazy(N, q.g, q.x0, 400, lambda k: LAM, lambda k: np.eye(8))[-1]).max() > 1e6
+    assert (
+        np.abs(dense.pdg_nds_lazy(N, q.g, q.x0, 400, lambda k: LAM, lambda k: np.eye(8))[-1]).max()
+        > 1e6
+    )
     network = hg.Network(hg.graphs.ring(8), mixing=N)
     with pytest.raises(hg.errors.MixingError, match=r"PDGNDS needs a symmetric .*form=\"square\""):
         hg.run(hg.PDGNDS(), q.problem, network, iterations=10)

@@ -1,12 +1,12 @@
 """What stays true in every iteration, over random graphs, dimensions and seeds."""
 
-import cases
-import dense
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cases
+import dense
 import hushgrad as hg
 from hushgrad.exchange import Links, Square
 from hushgrad.simulate.agent import OneAgent
@@ -14,15 +14,24 @@ from hushgrad.simulate.team import locals_of
 
 GRAPHS = st.one_of(
     st.builds(hg.graphs.erdos_renyi, st.integers(4, 12), st.just(0.5), seed=st.integers(0, 99)),
-    st.builds(hg.graphs.small_world, st.integers(6, 12), st.just(4), st.just(0.3), seed=st.integers(0, 99)),
+    st.builds(
+        hg.graphs.small_world, st.integers(6, 12), st.just(4), st.just(0.3), seed=st.integers(0, 99)
+    ),
     st.builds(hg.graphs.star, st.integers(2, 9)),
     st.builds(hg.graphs.path, st.integers(2, 9)),
     st.builds(hg.graphs.complete, st.integers(1, 6)),
 )
-DIRECTED = st.builds(hg.graphs.random_directed, st.integers(4, 9), st.just(2), seed=st.integers(0, 99))
+DIRECTED = st.builds(
+    hg.graphs.random_directed, st.integers(4, 9), st.just(2), seed=st.integers(0, 99)
+)
 SEEDS = st.integers(0, 2**64 - 1)
 SPLITS = st.sampled_from(
-    [hg.splits.fresh(), hg.splits.private_constant(), hg.splits.isotropic(2.0), hg.splits.identity()]
+    [
+        hg.splits.fresh(),
+        hg.splits.private_constant(),
+        hg.splits.isotropic(2.0),
+        hg.splits.identity(),
+    ]
 )
 
 
@@ -35,7 +44,14 @@ def column(agent, matrix, vector):
     return {agent.local.number: own} | {i: payload[0] for i, payload in mail.items()}
 
 
-@given(GRAPHS, st.sampled_from(["lazy", "square"]), SEEDS, st.integers(0, 10**6), SPLITS, st.integers(1, 5))
+@given(
+    GRAPHS,
+    st.sampled_from(["lazy", "square"]),
+    SEEDS,
+    st.integers(0, 10**6),
+    SPLITS,
+    st.integers(1, 5),
+)
 def test_columns_of_b_sum_to_one_and_follow_the_links(graph, form, seed, k, split, d):
     network = hg.Network(graph)
     problem = hg.problems.rendezvous(n_agents=graph.n_agents, d=d, seed=0)
@@ -78,7 +94,9 @@ def test_pdg_ds_moves_the_sum_by_minus_the_weighted_gradients(graph, seed, split
 
 @settings(max_examples=40)
 @given(GRAPHS, SEEDS, SPLITS, st.sampled_from(["lazy", "square"]))
-def test_pdg_nds_keeps_its_hidden_tracker_at_the_mean_of_weighted_gradients(graph, seed, split, form):
+def test_pdg_nds_keeps_its_hidden_tracker_at_the_mean_of_weighted_gradients(
+    graph, seed, split, form
+):
     """ȳ^k = mean(λ_i g_i) with y^k = W x^k − x^{k+1}; for the lazy form M replaces W."""
     q = cases.Quadratics(m=graph.n_agents, d=2, seed=seed % 1000, by_hand=True)
     K = 12
@@ -90,7 +108,10 @@ def test_pdg_nds_keeps_its_hidden_tracker_at_the_mean_of_weighted_gradients(grap
     for k in range(K):
         lam = 0.05 * (1 - coins.rho(k) / (k + 1) ** 2)
         y_mean = x[k].mean(0) - x[k + 1].mean(0)  # columns of W and M sum to one
-        assert np.abs(y_mean - (lam * q.g(x[k])).mean(0)).max() < 1e-13 * (k + 2) * np.abs(x).max() * 10
+        assert (
+            np.abs(y_mean - (lam * q.g(x[k])).mean(0)).max()
+            < 1e-13 * (k + 2) * np.abs(x).max() * 10
+        )
 
 
 @settings(max_examples=20)
@@ -128,7 +149,9 @@ def test_square_sends_two_hops_and_its_column_is_that_of_w_squared():
             assert share[0] == pytest.approx(expected[i], rel=1e-14)
 
 
-@pytest.mark.parametrize("split", [hg.splits.fresh(), hg.splits.isotropic(2.0)], ids=["fresh", "isotropic"])
+@pytest.mark.parametrize(
+    "split", [hg.splits.fresh(), hg.splits.isotropic(2.0)], ids=["fresh", "isotropic"]
+)
 def test_the_stacked_engine_keeps_sums_over_long_runs(split):
     """200 iterations of an irregular graph in the compiled loop: Σ_i x_i moves by −Σ λ_i g_i."""
     q = cases.Quadratics()
@@ -145,7 +168,12 @@ def test_stacked_and_alone_agree_for_every_split(split):
     q = cases.Quadratics()
     both = [
         cases.trajectory(
-            hg.PDGNDS(split=split, form="square"), q.problem, cases.undirected(), q.x0, 50, engine=engine
+            hg.PDGNDS(split=split, form="square"),
+            q.problem,
+            cases.undirected(),
+            q.x0,
+            50,
+            engine=engine,
         )
         for engine in ("stacked", "agents")
     ]

@@ -33,7 +33,9 @@ def test_the_papers_schedules_have_the_papers_numbers(k):
     n = k + 1
     assert S.diminishing(deviation=S.harmonic())(Agent(k)) == pytest.approx((1 - 0.25 / n**2) / n)
     assert S.constant(0.02, S.harmonic())(Agent(k)) == pytest.approx(0.02 * (1 - 0.25 / n**2))
-    assert S.constant(0.02, S.harmonic(drawn="once"))(Agent(k)) == pytest.approx(0.02 * (1 - 0.5 / n**2))
+    assert S.constant(0.02, S.harmonic(drawn="once"))(Agent(k)) == pytest.approx(
+        0.02 * (1 - 0.5 / n**2)
+    )
     assert S.constant(0.02, S.geometric(0.9))(Agent(k)) == pytest.approx(0.02 * (1 - 0.25 * 0.9**n))
     assert S.diminishing(2.0, 0.75, 10)(Agent(k)) == pytest.approx(2 / (n + 10) ** 0.75)
 
@@ -73,7 +75,10 @@ def test_theorem_1_names_the_conditions_that_fail(schedule, fails):
 @given(st.floats(0.51, 1.0), st.floats(0.1, 3.0))
 def test_theorem_1_agrees_with_partial_sums(power, deviation):
     """Σ n^−(p+q) grows without bound exactly where the theorem is said to fail."""
-    claimed = "Σ |λ_i − λ_j| = ∞" not in S.diminishing(power=power, deviation=S.harmonic(deviation)).theorem_1()
+    claimed = (
+        "Σ |λ_i − λ_j| = ∞"
+        not in S.diminishing(power=power, deviation=S.harmonic(deviation)).theorem_1()
+    )
     exponent = power + deviation
     if abs(exponent - 1) < 0.05:
         return

@@ -1,4 +1,6 @@
-"""hushgrad: agents on a network solve min Σ f_i(θ) together and keep their data and gradients to themselves."""
+"""hushgrad: agents on a network solve min Σ f_i(θ) together and keep their data and gradients to
+themselves.
+"""
 
 from hushgrad import algorithms, draws, errors, graphs, problems, splits, stepsizes
 from hushgrad.algorithms import (

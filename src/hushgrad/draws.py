@@ -1,8 +1,8 @@
 """Private uniforms, addressed instead of drawn in order: u = U(key of agent and stream; k, slot).
 
-Threefry-2x32 with 20 rounds (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011) in plain array
-code: the same source runs on NumPy and on jax.numpy, bit for bit, so that the simulator, an agent
-alone and a cluster draw identical numbers, in any order and after any restart.
+Threefry-2x32 with 20 rounds (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011)
+in plain array code: the same source runs on NumPy and on jax.numpy, bit for bit, so that the
+simulator, an agent alone and a cluster draw identical numbers, in any order and after any restart.
 
 The contract:
 
@@ -10,7 +10,8 @@ The contract:
     key        = threefry(key_trial, (agent, stream))
     u          = (top 53 bits of threefry(key, (k, slot)) + 1) · 2⁻⁵³  ∈ (0, 1]
 
-Seeds are for studies and tests; a deployed agent uses a secret key and a real cipher with the same addresses.
+Seeds are for studies and tests; a deployed agent uses a secret key and a real cipher with the same
+addresses.
 """
 
 from __future__ import annotations
@@ -60,11 +61,14 @@ def threefry(key: Words, counter: Words) -> Words:
 
 
 def uniforms(key: Words, counter: Words) -> Any:
-    """u ∈ (0, 1], float64. Both products and their sum are exact, so no compiler can round them apart."""
+    """u ∈ (0, 1], float64. Both products and their sum are exact, so no compiler can round them
+    apart.
+    """
     high, low = threefry(key, counter)
-    return high.astype(np.float64) * 2.0**-32 + ((low >> np.uint32(11)) + np.uint32(1)).astype(
-        np.float64
-    ) * 2.0**-53
+    return (
+        high.astype(np.float64) * 2.0**-32
+        + ((low >> np.uint32(11)) + np.uint32(1)).astype(np.float64) * 2.0**-53
+    )
 
 
 def trial_keys(seed: int, trials: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:

@@ -1,8 +1,9 @@
 """What an algorithm may ask of a communication round.
 
-A step writes its equation with *terms*: ``W @ x`` computes nothing, it says which weights go with which
-vector. Terms add, subtract and scale by plain numbers. ``Push`` and ``Pull`` say who weighs them. Drivers
-(stacked, recording, one agent alone, a block per rank) answer a round with the sums the receivers form.
+A step writes its equation with *terms*: ``W @ x`` computes nothing, it says which weights go with
+which vector. Terms add, subtract and scale by plain numbers. ``Push`` and ``Pull`` say who weighs
+them. Drivers (stacked, recording, one agent alone, a block per rank) answer a round with the sums
+the receivers form.
 
 No numpy, no jax, no I/O: arrays are whatever the driver uses, of shape (agents here, d, trials).
 """
@@ -81,7 +82,9 @@ class Lazy(Matrix):
 
 @dataclass(frozen=True)
 class Square(Matrix):
-    """A², over links to agents two hops away: computed as A (A u) in bulk, sent as its column by one agent."""
+    """A², over links to agents two hops away: computed as A (A u) in bulk, sent as its column by
+    one agent.
+    """
 
     of: Public
     links = Links.TWO_HOP
@@ -89,7 +92,9 @@ class Square(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Columns(Matrix):
-    """Weights that only the sender knows: raw draws; `scale` normalises the column through the vector."""
+    """Weights that only the sender knows: raw draws; `scale` normalises the column through the
+    vector.
+    """
 
     own: Array  # (agents, 1, trials) weight of the link to oneself
     out: Array  # (out-slots, 1, trials)
@@ -102,7 +107,9 @@ class Columns(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Shares(Matrix):
-    """Shares that are vectors: link by link what the sender made of its vector, own share included."""
+    """Shares that are vectors: link by link what the sender made of its vector, own share
+    included.
+    """
 
     links: Links = Links.GRAPH
 
@@ -147,9 +154,9 @@ class Terms:
     def __rmul__(self, number: float) -> Terms:
         if not isinstance(number, (int, float)):
             raise TypeError(
-                f"terms scale by plain numbers, not by {type(number).__name__}: lam * (W @ x) would "
-                "silently be WΛx. Put the factor into the vector, W @ (lam * x), or apply it to the "
-                "sum that the round gives back."
+                f"terms scale by plain numbers, not by {type(number).__name__}: lam * (W @ x) "
+                "would silently be WΛx. Put the factor into the vector, W @ (lam * x), or apply "
+                "it to the sum that the round gives back."
             )
         return Terms((A, number * u) for A, u in self.parts)
 
@@ -209,7 +216,7 @@ class Pull:
     def __post_init__(self) -> None:
         if len(self.product.parts) != 1:
             raise TypeError(
-                f"Pull takes one product R @ u, got {len(self.product.parts)}: its wire carries u itself"
+                f"Pull takes one product R @ u, got {len(self.product.parts)}: its wire carries u"
             )
         A, _ = self.product.parts[0]
         if not A.receiver_knows:

@@ -1,7 +1,8 @@
 """How an agent splits a vector over its links, own link included, so that the shares add up to it.
 
-A split, called with the agent, gives a matrix B^k whose columns sum to one: by weights that the agent draws
-(the paper's), or by vectors (isotropic). `over` names the links, the graph's or those of W².
+A split, called with the agent, gives a matrix B^k whose columns sum to one: by weights that the
+agent draws (the paper's), or by vectors (isotropic). `over` names the links, the graph's or those
+of W².
 """
 
 from __future__ import annotations
@@ -101,6 +102,6 @@ def check_split(split: object, owner: str) -> None:
     """Refuse what is not a split, with the way to write one."""
     if not callable(split):
         raise AlgorithmError(
-            f"{owner} takes a split, but got {split!r}. Write hg.splits.fresh(), private_constant(), "
-            "isotropic(scale) or identity()."
+            f"{owner} takes a split, but got {split!r}. Write hg.splits.fresh(), "
+            "private_constant(), isotropic(scale) or identity()."
         )

@@ -1,7 +1,7 @@
 """Stepsize schedules λ_i^k, private deviations from them, and what is provable of both.
 
-Schedules see n = k + 1, so that step k = 0 uses the paper's 1/1. A schedule is public; its deviation
-is the agent's secret: λ_i^k = base(n) · factor(ϱ_i^k, n) with ϱ uniform in (0, 1].
+Schedules see n = k + 1, so that step k = 0 uses the paper's 1/1. A schedule is public; its
+deviation is the agent's secret: λ_i^k = base(n) · factor(ϱ_i^k, n) with ϱ uniform in (0, 1].
 
 Theorem 1 (PDG-DS) asks, for every agent, Σ λ = ∞ and Σ λ² < ∞, and Σ |λ_i − λ_j| < ∞: `theorem_1`
 says which of the three fail.
@@ -20,7 +20,7 @@ type Drawn = Literal["each", "once"]
 
 
 def _power(base: Any, exponent: float) -> Any:
-    """base ** exponent; whole exponents by multiplication, which compilers make cheap."""
+    """Base ** exponent; whole exponents by multiplication, which compilers make cheap."""
     return base ** (int(exponent) if float(exponent).is_integer() else exponent)
 
 
@@ -103,7 +103,7 @@ class Geometric(Deviation):
 
 @dataclass(frozen=True, kw_only=True)
 class Bursts(Deviation):
-    """1 + size · ϱ in `count` iterations that the agent picks in secret among the first `within`."""
+    """1 + size · ϱ in `count` iterations that an agent picks in secret of the first `within`."""
 
     count: int
     size: float
@@ -192,12 +192,12 @@ class Schedule:
 
     @property
     def decay(self) -> float:
-        """p of base(n) ~ n^−p."""
+        """P of base(n) ~ n^−p."""
         raise NotImplementedError
 
     @property
     def limit(self) -> float:
-        """lim base(n)."""
+        """Lim base(n)."""
         raise NotImplementedError
 
     def deviating(self, default: Deviation) -> Self:

@@ -21,12 +21,12 @@ __all__ = [
     "ADDOPT",
     "ALL",
     "DGD",
-    "DIGing",
     "EXTRA",
     "PDGDS",
     "PDGNDS",
     "Algorithm",
     "AsynDGM",
     "AugDGM",
+    "DIGing",
     "PushPull",
 ]

@@ -15,9 +15,10 @@ from hushgrad.mixing import Network
 class AsynDGM(Tracker):
     """x^{k+1} = W^k (x^k − D^k y^k),   y^{k+1} = W^k (y^k + g^{k+1} − g^k)
 
-    In each iteration one random link {i, j} wakes up: W^k = I − ½(e_i − e_j)(e_i − e_j)ᵀ, and D^k is λ for
-    its two ends, 0 for the sleepers. Xu, Zhu, Soh & Xie, *Convergence of asynchronous distributed
-    gradient methods over stochastic networks*, 2018. A common coin, public to all, picks the link.
+    In each iteration one random link {i, j} wakes up: W^k = I − ½(e_i − e_j)(e_i − e_j)ᵀ, and D^k
+    is λ for its two ends, 0 for the sleepers. Xu, Zhu, Soh & Xie, *Convergence of asynchronous
+    distributed gradient methods over stochastic networks*, 2018. A common coin, public to all,
+    picks the link.
     """
 
     title = "AsynDGM"

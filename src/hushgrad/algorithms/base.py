@@ -19,8 +19,9 @@ PAPER = "wang2023decentralized"
 class Algorithm(abc.ABC):
     """A frozen dataclass of parameters with `init`, `step` and the paper's name.
 
-    `agent` is the view of the agents here, bound to its iteration `agent.k`. A step is a generator: each
-    `yield` of a Push or Pull is one communication round and gives back the sum that the receiver forms.
+    `agent` is the view of the agents here, bound to its iteration `agent.k`. A step is a
+    generator: each `yield` of a Push or Pull is one communication round and gives back the sum
+    that the receiver forms.
     """
 
     title: ClassVar[str]  # as papers print it
@@ -61,9 +62,9 @@ class Algorithm(abc.ABC):
         name = type(self).__name__
         if self.undirected and network.is_directed:
             raise AlgorithmError(
-                f"{name} needs an undirected graph: every agent sends to and hears the same agents, but this "
-                "graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or add the missing "
-                "directions."
+                f"{name} needs an undirected graph: every agent sends to and hears the same agents, "
+                "but this graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or add "
+                "the missing directions."
             )
         for letter, kind in self.needs.items():
             shortfall = network.shortfall(kind)

@@ -50,6 +50,7 @@ class PDGDS(Private):
         steps = float(self.schedule.base(1.0)) * smoothness
         if steps > _LARGE:
             yield (
-                f"PDGDS starts with λL = {steps:.4g}: the iterates first grow by about 2^{steps:.0f}. "
+                f"PDGDS starts with λL = {steps:.4g}: the iterates first grow by about "
+                f"2^{steps:.0f}. "
                 f"Use diminishing(scale={1 / smoothness:.2g}), or offset={smoothness:.0f}."
             )

@@ -46,7 +46,7 @@ class PDGNDS(Private):
         super().__post_init__()
         if self.form not in ("lazy", "square"):
             raise AlgorithmError(
-                f'PDGNDS comes in form="lazy" (one hop) and form="square" (the paper\'s, two hops), '
+                f'PDGNDS comes in form="lazy" (one hop) and "square" (the paper\'s, two hops), '
                 f"but form = {self.form!r}."
             )
 
@@ -99,7 +99,7 @@ class PDGNDS(Private):
             smallest = network.smallest_eigenvalue
             if smallest < _NEAR_MINUS_ONE:
                 yield (
-                    f'PDGNDS(form="square") with the eigenvalue {smallest:.4f} of W near −1: the stable '
-                    f"stepsize shrinks to about {(1 + smallest) ** 2 / 2 / smoothness:.2g}. Use "
+                    f'PDGNDS(form="square") with the eigenvalue {smallest:.4f} of W near −1: the '
+                    f"stable stepsize shrinks to about {(1 + smallest) ** 2 / 2 / smoothness:.2g}. Use "
                     'mixing="lazy_metropolis" or form="lazy".'
                 )

@@ -1,8 +1,9 @@
-"""One agent, alone, in NumPy: it knows its links, its weights, its objective and its keys, and no one else's.
+"""One agent, alone, in NumPy: it knows its own links, weights, objective and keys, no one else's.
 
-`AgentDriver` is sans I/O: it hands out what the agent sends in a round and takes what came in. In-memory links
-(team.py) or a network carry the mail. Sums are formed in the order of the senders' numbers, never of
-arrival. The own share of a Push is what remains of what was really sent, so rounding does not drift.
+`AgentDriver` is sans I/O: it hands out what the agent sends in a round and takes what came in.
+In-memory links (team.py) or a network carry the mail. Sums are formed in the order of the senders'
+numbers, never of arrival. The own share of a Push is what remains of what was really sent, so
+rounding does not drift.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from hushgrad.exchange import (
 from hushgrad.simulate.view import Slots, View
 
 type Vector = NDArray[np.float64]  # (d,)
-type Payload = tuple[Vector | None, ...]  # one entry per exchange of the round, None where a link is silent
+type Payload = tuple[
+    Vector | None, ...
+]  # one entry per exchange of the round, None where a link is silent
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class OneAgent(View):
         if isinstance(exchange, Pull):
             vector = exchange.vector[0, :, 0]
             own = sum(self._own(A, u) for A, u in exchange.terms)
-            return {i: vector for i in self._receivers_of(exchange.matrix)}, own
+            return dict.fromkeys(self._receivers_of(exchange.matrix), vector), own
         links = exchange.terms.links
         out: dict[int, Vector] = {}
         whole: Any = 0.0
@@ -214,7 +217,11 @@ class AgentDriver:
 
     def _begin(self) -> None:
         self._view = OneAgent(self.local, self.k)
-        step = self.algorithm.first if self.k == 0 and self.algorithm.first_differs else self.algorithm.step
+        step = (
+            self.algorithm.first
+            if self.k == 0 and self.algorithm.first_differs
+            else self.algorithm.step
+        )
         self._step: Step[Any] = step(self._view, self.state)
         self._asked: Round = next(self._step)
         self._mail, self._own = self._view.outgoing(self._asked)

@@ -1,10 +1,12 @@
 """The simulator: one compiled loop over iterations, driven from Python sample by sample.
 
-A run compiles three small programs, whatever its length: the first iteration where it differs, a block of samples
-(each a dynamic number of iterations, then the metrics), and, for transcripts, a chunk that keeps every
-message. Trip counts are arguments, so chunk lengths change neither the program nor a bit of the result.
+A run compiles three small programs, whatever its length: the first iteration where it differs, a
+block of samples (each a dynamic number of iterations, then the metrics), and, for transcripts, a
+chunk that keeps every message. Trip counts are arguments, so chunk lengths change neither the
+program nor a bit of the result.
 
-Everything is float64 within `jax.enable_x64`, in the calling thread only; no global flag is flipped.
+Everything is float64 within `jax.enable_x64`, in the calling thread only; no global flag is
+flipped.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class Program:
     def _block(
         self, args: Any, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
-        """n samples from iteration k on, each after `stride` iterations."""
+        """N samples from iteration k on, each after `stride` iterations."""
         environment = Environment(self.plan, args)
         trials = self.plan.n_trials
 
@@ -148,7 +150,9 @@ class Simulation:
                 two_hop.senders, two_hop.receivers, graph.n_agents, self.order
             )
         self.plan = Plan(
-            sides=tuple((links, a.into.buckets, a.out.buckets) for links, a in self.layouts.items()),
+            sides=tuple(
+                (links, a.into.buckets, a.out.buckets) for links, a in self.layouts.items()
+            ),
             n_agents=graph.n_agents,
             n_links=graph.n_links,
             n_trials=len(trials),
@@ -179,10 +183,7 @@ class Simulation:
                     receiving[links, name] = self.layouts[links].receiving(values)
                     sending[links, name] = self.layouts[links].sending(values)
         theta = problem.solution()
-        if self.plan.per_trial:
-            theta = theta[self.trials].T[None]  # (1, d, trials)
-        else:
-            theta = theta[None, :, None]
+        theta = theta[self.trials].T[None] if self.plan.per_trial else theta[None, :, None]
         groups = [self._group(problem, group) for group in problem.groups]
         where = [self.position[group.agents] for group in problem.groups]
         ungroup = np.empty(graph.n_agents, np.int32)
@@ -194,7 +195,7 @@ class Simulation:
             "own": own,
             "receiving": receiving,
             "sending": sending,
-            "solution": theta,
+            "solution": theta,  # (1, d, trials or 1)
             "data": groups,
             "group_index": [index.astype(np.int32) for index in where],
             "ungroup": ungroup,
@@ -230,7 +231,7 @@ class Simulation:
     def advance(
         self, state: Any, k: int, stride: int, n: int
     ) -> tuple[Any, NDArray[np.float64], Block]:
-        """n ≤ SAMPLES samples; also the messages on links that only sometimes wake, (trials,)."""
+        """N ≤ SAMPLES samples; also the messages on links that only sometimes wake, (trials,)."""
         state, awake, off, apart = self.program.block(
             self.args, state, np.int64(k), np.int64(stride), np.int64(n)
         )

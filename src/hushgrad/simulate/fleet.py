@@ -1,8 +1,8 @@
 """All agents at once, in JAX: the view that a step sees inside the compiled loop, and its answers.
 
-`Fleet` answers a round by sparse products over neighbour slots. `Recorder` forms every wire message on its link,
-keeps it, and adds up what each agent receives. Both count what goes on the wire from the exchanges
-that they answer.
+`Fleet` answers a round by sparse products over neighbour slots. `Recorder` forms every wire
+message on its link, keeps it, and adds up what each agent receives. Both count what goes on the
+wire from the exchanges that they answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _get(values: Array, index: Array) -> Array:
 class Plan:
     """What is fixed when a run is compiled; the rest comes in as arrays."""
 
-    sides: tuple[tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...]
+    sides: tuple[
+        tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...
+    ]
     n_agents: int
     n_links: int
     n_trials: int
@@ -149,7 +151,9 @@ class Fleet(View):
 
     def sum_out(self, values: Array, links: Links = Links.GRAPH) -> Array:
         total = _sum_slots(
-            self.env.buckets(links, out=True), lambda at, t, _: _rows(values, at, t), values.shape[1:]
+            self.env.buckets(links, out=True),
+            lambda at, t, _: _rows(values, at, t),
+            values.shape[1:],
         )
         turn = self.env.table(links, "from_out")
         return total if turn is None else _get(total, turn)
@@ -243,7 +247,9 @@ class Fleet(View):
 
     def _receiving(self, matrix: Matrix, links: Links) -> Array | None:
         """(in-slots,) weights of a public matrix."""
-        return self.env.args["receiving"][links, matrix.name] if isinstance(matrix, Public) else None
+        return (
+            self.env.args["receiving"][links, matrix.name] if isinstance(matrix, Public) else None
+        )
 
     def _own(self, matrix: Matrix, vector: Array) -> Array:
         """What an agent sends to itself."""
@@ -263,15 +269,25 @@ class Recorder(Fleet):
 
     def __init__(self, environment: Environment, k: Any):
         super().__init__(environment, k)
-        self.wire: list[Array] = []  # per exchange: (out-slots, d, trials) pushed, (agents, d, trials) pulled
-        self.masks: list[Array] = []  # per pushed exchange over some links only: (out-slots, 1, trials)
+        self.wire: list[
+            Array
+        ] = []  # per exchange: (out-slots, d, trials) pushed, (agents, d, trials) pulled
+        self.masks: list[
+            Array
+        ] = []  # per pushed exchange over some links only: (out-slots, 1, trials)
 
     def answer(self, asked: tuple[Push | Pull, ...]) -> tuple[Array, ...]:
         for e, exchange in enumerate(asked):
             if exchange.terms.links is not Links.NONE:
                 over = isinstance(exchange, Push) and exchange.over is not None
                 self.traffic.wires.append(
-                    Wire(self.traffic.rounds, e, isinstance(exchange, Push), exchange.terms.links, over)
+                    Wire(
+                        self.traffic.rounds,
+                        e,
+                        isinstance(exchange, Push),
+                        exchange.terms.links,
+                        over,
+                    )
                 )
         return super().answer(asked)
 
@@ -293,7 +309,9 @@ class Recorder(Fleet):
             self.masks.append(exchange.over)
         entry = self.env.table(links, "entry")
         received = _sum_slots(
-            self.env.buckets(links, out=False), lambda at, *_: _get(messages, entry[at]), own.shape[1:]
+            self.env.buckets(links, out=False),
+            lambda at, *_: _get(messages, entry[at]),
+            own.shape[1:],
         )
         turn = self.env.table(links, "from_into")
         return own + (received if turn is None else _get(received, turn))
@@ -342,4 +360,3 @@ def _gradient(plan: Plan, x: Array, data: Any) -> Array:
         return jax.vmap(plan.gradient)(x[:, :, 0], one)[:, :, None]
     over_trials = jax.vmap(plan.gradient, in_axes=(1, -1 if plan.per_trial else None), out_axes=1)
     return jax.vmap(over_trials)(x, data)
-

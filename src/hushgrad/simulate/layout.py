@@ -1,8 +1,9 @@
 """Where the simulator keeps links: neighbour slots, agents bucketed by degree.
 
-Segment sums cost twice, sparse matrices three times as much as a few unrolled slots. So agents of similar degree form a
-bucket in which everyone has the same number of slots, short ones padded; few buckets keep compilation
-quick. Agents stand in one canonical order (bucket by bucket of the graph's in-degree) throughout a run.
+Segment sums cost twice, sparse matrices three times as much as a few unrolled slots. So agents of
+similar degree form a bucket in which everyone has the same number of slots, short ones padded; few
+buckets keep compilation quick. Agents stand in one canonical order (bucket by bucket of the
+graph's in-degree) throughout a run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Side:
 
     @staticmethod
     def of(ends: Ints, n_agents: int) -> Side:
-        """`ends[e]`: the agent to which arc e belongs here; its arcs are numbered in their order."""
+        """`ends[e]`: the agent to which arc e belongs here; its slots follow the arcs' order."""
         degree = np.bincount(ends, minlength=n_agents)
         widths = bucket_widths(degree)
         bucket = np.searchsorted(widths, degree)
@@ -102,7 +103,9 @@ class Layout:
 
     @staticmethod
     def of(senders: Ints, receivers: Ints, n_agents: int, order: Ints | None = None) -> Layout:
-        """Arcs j → i without self loops; `order` is the canonical order, by default the receivers' buckets."""
+        """Arcs j → i without self loops; `order` is the canonical order, by default the receivers'
+        buckets.
+        """
         into, out = Side.of(receivers, n_agents), Side.of(senders, n_agents)
         if order is None:
             order = into.order
@@ -118,7 +121,9 @@ class Layout:
         arc = np.where(into.arc < 0, 0, into.arc)
         none = into.arc < 0
         tables = {
-            "neighbour": np.where(none, 0, position[senders[arc]] if len(arc) else 0).astype(np.int32),
+            "neighbour": np.where(none, 0, position[senders[arc]] if len(arc) else 0).astype(
+                np.int32
+            ),
             "entry": np.where(none, zero_row, flat[arc] if len(arc) else 0).astype(np.int32),
             "source": position[source].astype(np.int32),
             "slot": _slot_numbers(senders, receivers, out, flat, n_out),
@@ -144,22 +149,22 @@ class Layout:
 
 def _owners(side: Side) -> Ints:
     """(slots,) original number of the agent that each flat entry belongs to."""
-    owners = [
-        np.tile(side.order[low:high], width) for low, high, width in side.buckets
-    ]
+    owners = [np.tile(side.order[low:high], width) for low, high, width in side.buckets]
     return np.concatenate([np.empty(0, np.int64), *owners])
 
 
 def _slot_numbers(
     senders: Ints, receivers: Ints, out: Side, flat: Ints, n_out: int
 ) -> NDArray[np.uint32]:
-    """Draw address of each out-slot: the receiver's rank among the sender's receivers, itself included."""
+    """Draw address of each out-slot: the receiver's rank among the sender's receivers, itself
+    included.
+    """
     rank = np.zeros(n_out, np.uint32)
     row = np.zeros(out.n_slots, np.int64)
     for low, high, width in out.buckets:
         start = _offset(out, low)
         row[start : start + width * (high - low)] = np.repeat(np.arange(width), high - low)
-    # out.arc lists a sender's arcs in arc order, that is by receiver; itself comes before larger numbers
+    # a sender's slots follow its receivers' numbers; itself comes before the larger ones
     rank[flat] = (row[flat] + (receivers > senders)).astype(np.uint32)
     return rank
 

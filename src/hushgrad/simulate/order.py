@@ -71,5 +71,3 @@ def measure(x: Floats, solution: Floats) -> tuple[Floats, Floats]:
 
 def is_lost(error: Floats) -> NDArray[np.bool_]:
     return ~(error <= LOST)
-
-

@@ -51,10 +51,12 @@ class Progress:
             from rich.console import Console
             from rich.progress import (
                 BarColumn,
-                Progress as Bar,
                 TaskProgressColumn,
                 TextColumn,
                 TimeRemainingColumn,
+            )
+            from rich.progress import (
+                Progress as Bar,
             )
 
             self._bar = Bar(

@@ -51,8 +51,12 @@ class Run:
     seed: int
     traffic: Traffic
     seconds: float  # wall time, compilation included
-    metrics: Mapping[str, Floats] = field(default_factory=dict[str, Floats])  # (trials, samples) each
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what was run, as JSON can say it
+    metrics: Mapping[str, Floats] = field(
+        default_factory=dict[str, Floats]
+    )  # (trials, samples) each
+    config: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what was run, as JSON can say it
     transcript: Transcript | None = None
     algorithm: Any = field(default=None, repr=False, compare=False)  # None after loading
     problem: Any = field(default=None, repr=False, compare=False)
@@ -77,12 +81,14 @@ class Run:
 
     def throw(self) -> Run:
         """This run, or DivergedError if a trial diverged."""
-        bad = [(int(t), s) for t, s in zip(self.trials, self.status, strict=True) if "diverged" in s]
+        bad = [
+            (int(t), s) for t, s in zip(self.trials, self.status, strict=True) if "diverged" in s
+        ]
         if bad:
             trial, text = bad[0]
             raise DivergedError(
-                f"{len(bad)} of {len(self.status)} trials of {self.label} diverged; trial {trial} {text}. "
-                "Use a smaller stepsize."
+                f"{len(bad)} of {len(self.status)} trials of {self.label} diverged; trial {trial} "
+                f"{text}. Use a smaller stepsize."
             )
         return self
 
@@ -123,7 +129,9 @@ def _pack(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays |= {f"metric_{name}": values for name, values in run.metrics.items()}
     channels: list[dict[str, Any]] = []
     for c, channel in enumerate(run.transcript.channels if run.transcript else ()):
-        channels.append({"round": channel.round, "exchange": channel.exchange, "kind": channel.kind})
+        channels.append(
+            {"round": channel.round, "exchange": channel.exchange, "kind": channel.kind}
+        )
         for name in ("iterations", "senders", "receivers", "row", "values", "awake"):
             if getattr(channel, name) is not None:
                 arrays[f"channel{c}_{name}"] = getattr(channel, name)
@@ -142,7 +150,9 @@ def _pack(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load_run(path: str | Path) -> Run:
-    """A run that `Run.save` wrote; its algorithm, problem and network are None, `config` says what they were."""
+    """A run that `Run.save` wrote; its algorithm, problem and network are None, `config` says what
+    they were.
+    """
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -151,7 +161,9 @@ def load_run(path: str | Path) -> Run:
     except FileNotFoundError:
         raise InputError(f"there is no run at '{path}'. Save one with run.save(path).") from None
     except (ValueError, KeyError, OSError, EOFError) as problem:
-        raise InputError(f"'{path}' is not a saved run: {problem}. Save one with run.save(path).") from None
+        raise InputError(
+            f"'{path}' is no saved run: {problem}. Save one with run.save(path)."
+        ) from None
     if meta["format"] != FORMAT:
         raise InputError(
             f"this hushgrad reads runs of format {FORMAT}, but '{path}' has format {meta['format']}. "
@@ -171,16 +183,14 @@ def _transcript(stored: Mapping[str, Any], channels: Sequence[Mapping[str, Any]]
     return Transcript(
         stored["trials"],
         tuple(
-            Channel(
-                **dict(entry),
-                **{
-                    name: stored.get(f"channel{c}_{name}")
-                    for name in ("iterations", "senders", "receivers", "row", "values", "awake")
-                },
-            )
-            for c, entry in enumerate(channels)
+            Channel(**_fields(stored, f"channel{c}_", entry)) for c, entry in enumerate(channels)
         ),
     )
+
+
+def _fields(stored: Mapping[str, Any], prefix: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    start = len(prefix)
+    return dict(entry) | {n[start:]: value for n, value in stored.items() if n.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -198,7 +208,9 @@ class Comparison:
         for run in self.runs:
             if run.label == key:
                 return run
-        raise KeyError(f"no run is called {key!r}; there are {', '.join(r.label for r in self.runs)}")
+        raise KeyError(
+            f"no run is called {key!r}; there are {', '.join(r.label for r in self.runs)}"
+        )
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -224,7 +236,9 @@ def summary(run: Run) -> dict[str, Any]:
         "trials": len(run.trials),
         "iterations": int(run.iterations[-1]),
         "median_error": float(last),
-        "worst_error": float(np.where(np.isfinite(run.error[:, -1]), run.error[:, -1], np.inf).max()),
+        "worst_error": float(
+            np.where(np.isfinite(run.error[:, -1]), run.error[:, -1], np.inf).max()
+        ),
         "iterations_to_1e-6": int(run.iterations[reached[0]]) if len(reached) else None,
         "converged": sum(s == "converged" for s in run.status),
         "diverged": sum(s.startswith("diverged") for s in run.status),

@@ -49,14 +49,18 @@ def run(
     record_every   iterations between samples; by default about 200 samples in all
     transcript     keep every wire message in `run.transcript`
     x0             zeros, or (agents, d), or (trials, agents, d)
-    progress       True, False, a function (done, total), or None: a bar on a terminal when it takes long
+    progress       True, False, a function (done, total), or None: a bar on a terminal
     tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
-    engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy, over in-memory links
+    engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
-    every = max(1, n_iterations // SAMPLES) if record_every is None else _whole("record_every", record_every, 1)
+    every = (
+        max(1, n_iterations // SAMPLES)
+        if record_every is None
+        else _whole("record_every", record_every, 1)
+    )
     numbers = _trial_numbers(trials, problem)
     start = _start(x0, len(numbers), problem)
     if not 0 <= operator.index(seed) < 2**64:
@@ -171,11 +175,15 @@ def _check_parts(algorithm: object, problem: object, network: object) -> None:
     ):
         if not isinstance(value, kind):
             hint = " (an instance, not the class)" if isinstance(value, type) else ""
-            raise InputError(f"{name} is a {kind.__name__}{hint}, but got {value!r}. Write {example}.")
-    if problem.n_agents != network.n_agents:  # type: ignore[attr-defined]  # checked above
+            raise InputError(
+                f"{name} is a {kind.__name__}{hint}, but got {value!r}. Write {example}."
+            )
+    assert isinstance(problem, Problem)
+    assert isinstance(network, Network)
+    if problem.n_agents != network.n_agents:
         raise ProblemError(
-            f"problem and network have the same agents, but the problem has {problem.n_agents} and the "  # type: ignore[attr-defined]
-            f"network {network.n_agents}. Give both the same n_agents."  # type: ignore[attr-defined]
+            f"problem and network have the same agents, but the problem has {problem.n_agents} and "
+            f"the network {network.n_agents}. Give both the same n_agents."
         )
 
 
@@ -193,7 +201,9 @@ def _trial_numbers(trials: int | Iterable[int], problem: Problem) -> NDArray[np.
     if isinstance(trials, Iterable):
         numbers = np.array([_whole("a trial's number", t, 0) for t in trials], np.int64)
         if not len(numbers) or len(np.unique(numbers)) < len(numbers):
-            raise InputError(f"trials are different numbers, at least one, but trials = {list(numbers)}.")
+            raise InputError(
+                f"trials are different numbers, at least one, but trials = {list(numbers)}."
+            )
     else:
         numbers = np.arange(_whole("trials", trials, 1))
     limit = 2**32 - 1 if problem.n_trials is None else problem.n_trials
@@ -210,8 +220,8 @@ def _start(x0: ArrayLike | None, n_trials: int, problem: Problem) -> NDArray[np.
     start = np.zeros((m, d)) if x0 is None else np.array(x0, np.float64)
     if start.shape not in ((m, d), (n_trials, m, d)):
         raise InputError(
-            f"x0 has shape (agents, d) = ({m}, {d}) or (trials, agents, d) = ({n_trials}, {m}, {d}), but "
-            f"x0 has shape {start.shape}."
+            f"x0 has shape (agents, d) = ({m}, {d}) or (trials, agents, d) = "
+            f"({n_trials}, {m}, {d}), but x0 has shape {start.shape}."
         )
     if not np.isfinite(start).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(start))[0])

@@ -1,9 +1,12 @@
-"""A study's trials on the stacked simulator: blocks of trials on two threads, sampled, watched for divergence."""
+"""A study's trials on the stacked simulator: blocks of trials on two threads, sampled, watched for
+divergence.
+"""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -25,11 +28,15 @@ _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move an
 
 
 def simulate(order: Order) -> Outcome:
-    """Run all trials; the split into blocks depends on their number only, so results do not on the machine."""
+    """Run all trials; the split into blocks depends on their number only, so results do not on the
+    machine.
+    """
     n = len(order.trials)
     size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
     starts = range(0, n, size)
-    parts = [np.minimum(np.arange(s, s + size), n - 1) for s in starts]  # the last block repeats a trial
+    parts = [
+        np.minimum(np.arange(s, s + size), n - 1) for s in starts
+    ]  # the last block repeats a trial
     if len(parts) == 1:
         outcomes = [_run_block(order, parts[0])]
     else:
@@ -52,14 +59,11 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
         missing = samples - values.shape[1]
         return np.pad(values, ((0, 0), (0, missing)), constant_values=np.nan)
 
-    traffic = outcomes[0].traffic
     channels = tuple(
-        Channel(
-            **{
-                **{f: getattr(same[0], f) for f in same[0].__dataclass_fields__},
-                "values": stack([c.values for c in same]),
-                "awake": None if same[0].awake is None else stack([c.awake for c in same]),
-            }
+        replace(
+            same[0],
+            values=stack([c.values for c in same]),
+            awake=None if same[0].awake is None else stack([c.awake for c in same]),
         )
         for same in zip(*(o.channels for o in outcomes), strict=True)
     )
@@ -71,7 +75,7 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
             name: stack([pad(o.metrics[name]) for o in outcomes]) for name in outcomes[0].metrics
         },
         diverged=stack([o.diverged for o in outcomes]),
-        traffic=traffic,
+        traffic=outcomes[0].traffic,
         channels=channels,
     )
 
@@ -146,7 +150,9 @@ class _SampledBlock:
         self.order.tick(stride * n * len(self.diverged))
 
     def _locate(self, state: Any, k: int, stride: int, s: int, lost: NDArray[np.bool_]) -> None:
-        """Run the stretch before sample s again, iteration by iteration, to name the first bad one."""
+        """Run the stretch before sample s again, iteration by iteration, to name the first bad
+        one.
+        """
         if s:
             state, _, _ = self.simulation.advance(state, k, stride, s)
             k += stride * s
@@ -181,7 +187,9 @@ class _SampledBlock:
 
 
 class _RecordedBlock(_SampledBlock):
-    """The same, keeping every message: metrics of each iteration come along, samples are picked from them."""
+    """The same, keeping every message: metrics of each iteration come along, samples are picked
+    from them.
+    """
 
     def run(self) -> Outcome:
         program, args = self.simulation.program, self.simulation.args
@@ -251,7 +259,9 @@ def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
 def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
     """From the exchanges that a step really made, per iteration."""
     seen, dim = simulation.program.traffic, simulation.plan.dim
-    if not seen.rounds and simulation.program.first_traffic is not None:  # one special iteration only
+    if (
+        not seen.rounds and simulation.program.first_traffic is not None
+    ):  # one special iteration only
         seen = simulation.program.first_traffic
     arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
     steady = [use for use in seen.uses if use[2]]

@@ -106,14 +106,22 @@ class Team:
             for j, out in enumerate(mail):
                 for i, payload in out.items():
                     boxes[i][j] = payload
-            done = all([agent.receive(box) for agent, box in zip(self.agents, boxes, strict=True)])
+            for agent, box in zip(self.agents, boxes, strict=True):
+                done = agent.receive(box)  # the same for all: they run the same step
 
 
 class Mail:
-    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept if wished."""
+    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept if
+    wished.
+    """
 
     def __init__(self, graph_links: int, dim: int, *, counts_from: int, keep: bool):
-        self.graph_links, self.dim, self.counts_from, self.keep = graph_links, dim, counts_from, keep
+        self.graph_links, self.dim, self.counts_from, self.keep = (
+            graph_links,
+            dim,
+            counts_from,
+            keep,
+        )
         self.links: set[tuple[int, int]] = set()
         self.rounds = self.vectors = self.numbers = 0
         self.kept: dict[tuple[int, int], dict[tuple[int, int, int], Any]] = {}

@@ -24,9 +24,13 @@ class Channel:
     iterations: Ints  # (n,) ascending
     senders: Ints  # (links,)
     receivers: Ints  # (links,)
-    row: Ints  # (links,) where a link's message stands in `values`: a pulled vector is the same on every link
+    # (links,) where a link's message stands in `values`: a pulled vector is the same on every
+    # link
+    row: Ints
     values: Floats  # (trials, n, rows, numbers)
-    awake: NDArray[np.bool_] | None = None  # (trials, n, links); None: every link in every iteration
+    awake: NDArray[np.bool_] | None = (
+        None  # (trials, n, links); None: every link in every iteration
+    )
 
     @property
     def n_messages(self) -> int:
@@ -73,7 +77,7 @@ class Transcript:
                 found.append(channel.values[trial, at[0], channel.row[link[0]]])
         if not known:
             raise InputError(
-                f"messages travel over the links of the run, but none leads from {sender} to {receiver}. "
-                "transcript.links lists them."
+                f"messages travel over the links of the run, but none leads from {sender} to "
+                f"{receiver}. transcript.links lists them."
             )
         return tuple(found)

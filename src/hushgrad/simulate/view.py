@@ -1,10 +1,11 @@
 """What a step sees of the agents here, bound to one iteration.
 
-`View` holds what is the same for all agents at once and for one alone: addresses of draws, splits, pairings. The
-drivers add where links lead: how to sum over an agent's out-slots and how to spread a value to them.
+`View` holds what is the same for all agents at once and for one alone: addresses of draws, splits,
+pairings. The drivers add where links lead: how to sum over an agent's out-slots and how to spread
+a value to them.
 
-Out-slots are an agent's links to others, in the order of the receivers' numbers; the link to itself is kept
-apart as `own`. The slot number of a draw counts both, in the order of the numbers.
+Out-slots are an agent's links to others, in the order of the receivers' numbers; the link to
+itself is kept apart as `own`. The slot number of a draw counts both, in the order of the numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Slots:
 
 
 class View(abc.ABC):
-    """The agents here at iteration k; arrays are (agents, d, trials), per-agent scalars (agents, 1, trials)."""
+    """The agents here at iteration k; arrays are (agents, d, trials), per-agent scalars (agents,
+    1, trials).
+    """
 
     I = IDENTITY  # noqa: E741  # the paper's letter
     W = Public("W")
@@ -93,7 +96,9 @@ class View(abc.ABC):
     def link_uniforms(
         self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
     ) -> tuple[Array, Array]:
-        """u for each agent's own link (agents, 1, trials) and for each out-slot (out-slots, 1, trials)."""
+        """u for each agent's own link (agents, 1, trials) and for each out-slot (out-slots, 1,
+        trials).
+        """
         slots = self._slots(links)
         key = self._key(stream)
         out_key = self._link_key(stream, links)
