@@ -32,8 +32,16 @@ class Matrix:
     """Weights on links. ``A @ u`` gives terms; only a driver computes with them."""
 
     links: Links = Links.GRAPH
-    sender_knows: bool = True  # the sender can weigh: a Push may carry it
-    receiver_knows: bool = False  # the receiver can weigh: a Pull may carry it
+
+    @property
+    def sender_knows(self) -> bool:
+        """Whether the sender can weigh: a Push may carry it."""
+        return True
+
+    @property
+    def receiver_knows(self) -> bool:
+        """Whether the receiver can weigh: a Pull may carry it."""
+        return False
 
     def __matmul__(self, vector: Array) -> Terms:
         return Terms(((self, vector),))
@@ -44,7 +52,6 @@ class Identity(Matrix):
     """Every agent to itself: nothing on the wire."""
 
     links = Links.NONE
-    receiver_knows = True
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,9 @@ class Algorithm(abc.ABC):
         name = type(self).__name__
         if self.undirected and network.is_directed:
             raise AlgorithmError(
-                f"{name} needs an undirected graph: every agent sends to and hears the same agents, "
-                "but this graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or add "
-                "the missing directions."
+                f"{name} needs an undirected graph: every agent sends to and hears the same ones, "
+                "but this graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or "
+                "add the missing directions."
             )
         for letter, kind in self.needs.items():
             shortfall = network.shortfall(kind)

@@ -100,6 +100,7 @@ class PDGNDS(Private):
             if smallest < _NEAR_MINUS_ONE:
                 yield (
                     f'PDGNDS(form="square") with the eigenvalue {smallest:.4f} of W near −1: the '
-                    f"stable stepsize shrinks to about {(1 + smallest) ** 2 / 2 / smoothness:.2g}. Use "
+                    "stable stepsize shrinks to about "
+                    f"{(1 + smallest) ** 2 / 2 / smoothness:.2g}. Use "
                     'mixing="lazy_metropolis" or form="lazy".'
                 )

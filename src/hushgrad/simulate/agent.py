@@ -150,10 +150,9 @@ class OneAgent(View):
     def _weigh(self, exchange: Push | Pull) -> tuple[dict[int, Vector], Vector]:
         """({receiver: message}, own share) of one exchange."""
         if isinstance(exchange, Pull):
-            vector = exchange.vector[0, :, 0]
-            own = sum(self._own(A, u) for A, u in exchange.terms)
-            return dict.fromkeys(self._receivers_of(exchange.matrix), vector), own
-        links = exchange.terms.links
+            vector: Vector = exchange.vector[0, :, 0]
+            own: Any = sum(self._own(A, u) for A, u in exchange.terms)
+            return dict.fromkeys(self.local.receivers[exchange.matrix.links], vector), own
         out: dict[int, Vector] = {}
         whole: Any = 0.0
         for matrix, vector in exchange.terms:
@@ -163,7 +162,11 @@ class OneAgent(View):
         own = whole - sum(out.values()) if out else whole
         if exchange.over is not None:
             awake = np.asarray(exchange.over).ravel() > 0
-            asleep = {i for i, on in zip(self.local.receivers[links], awake, strict=True) if not on}
+            asleep = {
+                i
+                for i, on in zip(self.local.receivers[exchange.terms.links], awake, strict=True)
+                if not on
+            }
             out = {i: message for i, message in out.items() if i not in asleep}
         return out, own
 
@@ -196,9 +199,6 @@ class OneAgent(View):
             return self.local.weights[matrix.of.name + "2"]
         assert isinstance(matrix, Public)
         return self.local.weights[matrix.name]
-
-    def _receivers_of(self, matrix: Matrix) -> tuple[int, ...]:
-        return self.local.receivers[matrix.links]
 
     def _into(self, matrix: Matrix, sender: int) -> float:
         if isinstance(matrix, Lazy):

@@ -103,7 +103,8 @@ class Environment:
         return self.args["tables"][links][name]
 
     def buckets(self, links: Links, *, out: bool) -> tuple[tuple[int, int, int], ...]:
-        return next(sides[1 + out] for sides in self.plan.sides if sides[0] == links)
+        into, sent = next((i, o) for kind, i, o in self.plan.sides if kind == links)
+        return sent if out else into
 
 
 class Fleet(View):
@@ -234,6 +235,7 @@ class Fleet(View):
                 elif isinstance(matrix, Columns):
                     term = _get(matrix.out, entry[at]) * _get(vector, neighbour[at])
                 else:
+                    assert weight is not None
                     term = weight[at, None, None] * _get(vector, neighbour[at])
                 total = term if total is None else total + term
             return total
@@ -298,7 +300,8 @@ class Recorder(Fleet):
             return super()._sum(exchange, parts)
         if links is Links.NONE:
             return super()._sum(exchange, parts)
-        messages, own = 0.0, 0.0
+        messages: Any = 0.0
+        own: Any = 0.0
         for matrix, vector in parts:
             if not isinstance(matrix, Identity):
                 messages = messages + self._message(matrix, vector, links)

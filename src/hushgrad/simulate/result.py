@@ -166,7 +166,7 @@ def load_run(path: str | Path) -> Run:
         ) from None
     if meta["format"] != FORMAT:
         raise InputError(
-            f"this hushgrad reads runs of format {FORMAT}, but '{path}' has format {meta['format']}. "
+            f"this hushgrad reads format {FORMAT}, but '{path}' has format {meta['format']}. "
             "Load it with the version that wrote it."
         )
     return Run(
