@@ -87,6 +87,19 @@ def test_asyn_dgm_uses_only_the_link_that_is_awake(engine):
         assert len(result.transcript.messages(k, a, b)) == 2  # x, then y
     assert result.bytes_per_iteration == 8 * cases.D * 4  # two vectors in two directions
     assert result.rounds_per_iteration == 2
+    assert result.traffic.links == N_ARCS
+    assert result.messages_per_link == pytest.approx(4 / N_ARCS)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "agents"])
+def test_transcripts_know_who_weighs(engine):
+    kinds = {
+        a.title: [c.kind for c in run(a, engine=engine, transcript=True).transcript.channels]
+        for a in (hg.DGD(), hg.PDGDS(), hg.PushPull(), hg.AB())
+    }
+    assert kinds == {
+        "DGD": ["pull"], "PDG-DS": ["push"], "Push-Pull": ["pull", "push"], "AB": ["pull", "push"],
+    }  # fmt: skip
 
 
 def test_one_agent_sends_nothing():

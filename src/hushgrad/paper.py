@@ -234,7 +234,7 @@ def _similar(one: Run, others: Sequence[Run]) -> dict[str, Any]:
         f"within a factor of {SIMILAR:g}",
         "measured": "iterations: "
         + _list({label: "not reached" if n is None else str(n) for label, n in needed.items()})
-        + "".join(f"; {label} needs {n} more links" for label, n in extra.items()),
+        + "".join(f"; {label} needs {n // 2} more links" for label, n in extra.items()),
     }
 
 

@@ -30,6 +30,7 @@ class Algorithm(abc.ABC):
     cites: ClassVar[tuple[str, ...]] = ()  # keys of hushgrad/references.bib
     guarantee: ClassVar[str]  # what is proved, in one line
     links: Links = Links.GRAPH  # how far its messages go
+    alternative: ClassVar[str] = ""  # one more way out for a network that it refuses
 
     @property
     def label(self) -> str:
@@ -71,6 +72,7 @@ class Algorithm(abc.ABC):
             if shortfall:
                 raise MixingError(
                     f"{name} needs a {_WORDS[kind]} {letter}, but {shortfall}. {_WAY_OUT[kind]}"
+                    f"{self.alternative}"
                 )
 
     def risks(self, network: Network, smoothness: float) -> Iterator[str]:
@@ -88,7 +90,7 @@ _WORDS = {
 _UNDIRECTED = 'Use mixing="metropolis" on an undirected graph, or PushPull on a directed one.'
 _WAY_OUT = {
     Kind.DOUBLY: _UNDIRECTED,
-    Kind.SYMMETRIC: _UNDIRECTED + ' PDGNDS(form="square") takes a nonsymmetric W.',
+    Kind.SYMMETRIC: _UNDIRECTED,
     Kind.ROW: 'Use mixing="uniform_row", or leave mixing out.',
     Kind.COLUMN: 'Use mixing="uniform_column", or leave mixing out.',
 }

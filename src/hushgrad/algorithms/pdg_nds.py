@@ -40,6 +40,7 @@ class PDGNDS(Private):
     form: Literal["lazy", "square"] = "lazy"
 
     title = "PDG-NDS"
+    alternative = ' PDGNDS(form="square") takes a nonsymmetric W.'
     guarantee = "exact, convex f_i, stepsizes that need not diminish (Theorem 3)"
 
     def __post_init__(self) -> None:

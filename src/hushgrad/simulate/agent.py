@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,6 +230,11 @@ class AgentDriver:
     def x(self) -> Vector:
         """θ̂ of this agent."""
         return self.algorithm.estimate(self.state)[0, :, 0]
+
+    @property
+    def kinds(self) -> tuple[Literal["push", "pull"], ...]:
+        """Who weighs, for each exchange of the present round."""
+        return tuple("push" if isinstance(e, Push) else "pull" for e in exchanges(self._asked))
 
     def send(self) -> dict[int, Payload]:
         """What this agent sends in the present round."""

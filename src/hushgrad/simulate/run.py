@@ -63,8 +63,13 @@ def run(
     )
     numbers = _trial_numbers(trials, problem)
     start = _start(x0, len(numbers), problem)
-    if not 0 <= operator.index(seed) < 2**64:
-        raise InputError(f"a seed has 64 bits, but seed = {seed}. Choose 0 ≤ seed < 2**64.")
+    seed = _whole("seed", seed, 0)
+    if seed >= 2**64:
+        raise InputError(f"a seed has 64 bits, but seed = {seed}. Choose seed < 2**64.")
+    if not tolerance > 0:
+        raise InputError(f"tolerance is a positive number, but tolerance = {tolerance!r}.")
+    for reserved in {"error", "consensus"} & set(metrics or {}):
+        raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")
     if engine not in ("stacked", "agents"):
         raise InputError(f'an engine is "stacked" or "agents", but engine = {engine!r}.')
     algorithm.check(network)

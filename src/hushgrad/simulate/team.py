@@ -115,19 +115,17 @@ class Mail:
     wished.
     """
 
-    def __init__(self, graph_links: int, dim: int, *, counts_from: int, keep: bool):
-        self.graph_links, self.dim, self.counts_from, self.keep = (
-            graph_links,
-            dim,
-            counts_from,
-            keep,
-        )
-        self.links: set[tuple[int, int]] = set()
+    def __init__(self, dim: int, *, counts_from: int, keep: bool):
+        self.dim, self.counts_from, self.keep = dim, counts_from, keep
+        self.kinds: dict[tuple[int, int], Any] = {}
         self.rounds = self.vectors = self.numbers = 0
         self.kept: dict[tuple[int, int], dict[tuple[int, int, int], Any]] = {}
 
-    def note(self, k: int, turn: int, mail: dict[tuple[int, int], Payload]) -> None:
+    def note(
+        self, k: int, turn: int, kinds: tuple[str, ...], mail: dict[tuple[int, int], Payload]
+    ) -> None:
         """The mail {(sender, receiver): payloads} of round `turn` of iteration k."""
+        self.kinds |= {(turn, e): kind for e, kind in enumerate(kinds)}
         counted = k >= self.counts_from
         self.rounds += counted
         for link, payload in mail.items():
@@ -135,19 +133,18 @@ class Mail:
                 if vector is None:
                     continue
                 if counted:
-                    self.links.add(link)
                     self.vectors += len(vector) == self.dim
                     self.numbers += len(vector)
                 if self.keep:
                     self.kept.setdefault((turn, e), {})[k, *link] = vector
 
-    def traffic(self, iterations: int) -> Traffic:
-        """Per iteration, of the first `iterations`."""
-        links, iterations = len(self.links), iterations - self.counts_from
+    def traffic(self, iterations: int, links: int, graph_links: int) -> Traffic:
+        """Per iteration, of the first `iterations`, over `links` of which the graph has its own."""
+        iterations -= self.counts_from
         return Traffic(
             rounds_per_iteration=round(self.rounds / iterations),
             links=links,
-            extra_links=max(0, links - self.graph_links),
+            extra_links=max(0, links - graph_links),
             messages_per_link=self.vectors / links / iterations if links else 0.0,
             numbers_per_link=self.numbers / links / iterations if links else 0.0,
             bytes_per_iteration=8.0 * self.numbers / iterations,
@@ -172,7 +169,7 @@ def _channels(mails: list[Mail], iterations: int) -> tuple[Channel, ...]:
             Channel(
                 round=place[0],
                 exchange=place[1],
-                kind="push",
+                kind=mails[0].kinds[place],
                 iterations=np.arange(iterations),
                 senders=np.array([j for _, j in links]),
                 receivers=np.array([i for i, _ in links]),
@@ -199,8 +196,7 @@ def simulate(order: Order) -> Outcome:
         solution = every_solution[trial if order.problem.n_trials is not None else 0]
         # a first iteration that differs is not what later ones cost, unless it is the only one
         counts_from = int(order.algorithm.first_differs and iterations > 1)
-        arcs = order.network.graph.n_arcs
-        mail = Mail(arcs, d, counts_from=counts_from, keep=order.transcript)
+        mail = Mail(d, counts_from=counts_from, keep=order.transcript)
         mails.append(mail)
         team = Team(
             order.algorithm, order.problem, order.network, order.x0[t], seed=order.seed, trial=trial
@@ -220,14 +216,18 @@ def simulate(order: Order) -> Outcome:
                 break
             if k < iterations:
                 for turn, sent in enumerate(team.iterate()):
-                    mail.note(k, turn, sent)
+                    mail.note(k, turn, team.agents[0].kinds, sent)
                 order.tick(1)
+    done = iterations if diverged[0] < 0 else max(2, int(diverged[0]))
+    graph = order.network.graph
+    reached = graph.two_hop() if order.algorithm.links is Links.TWO_HOP else graph
+    links = reached.n_arcs if mails[0].numbers else 0
     return Outcome(
         error=error,
         consensus=consensus,
         x=x,
         metrics=metrics,
         diverged=diverged,
-        traffic=mails[0].traffic(iterations if diverged[0] < 0 else max(2, int(diverged[0]))),
+        traffic=mails[0].traffic(done, links, graph.n_arcs),
         channels=_channels(mails, iterations) if order.transcript else (),
     )
