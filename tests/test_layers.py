@@ -19,7 +19,7 @@ LAYERS = [
     {"algorithms"},
     {"simulate"},
     {"paper", "studies"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -1,26 +1,32 @@
-"""hushgrad: agents on a network solve min Σ f_i(θ) together and keep their data and gradients to
-themselves.
+"""hushgrad: agents on a network solve min Σ f_i(θ) together and keep their data to themselves.
+
+Names are loaded when first used, so that importing hushgrad costs next to nothing.
 """
 
-from hushgrad import algorithms, draws, errors, graphs, problems, splits, stepsizes
-from hushgrad.algorithms import (
-    AB,
-    ADDOPT,
-    DGD,
-    EXTRA,
-    PDGDS,
-    PDGNDS,
-    Algorithm,
-    AsynDGM,
-    AugDGM,
-    DIGing,
-    PushPull,
-)
-from hushgrad.errors import HushgradError
-from hushgrad.mixing import Network
-from hushgrad.problems import Problem
-from hushgrad.simulate.result import Comparison, Run, load_run
-from hushgrad.simulate.run import compare, run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushgrad import algorithms, draws, errors, graphs, problems, splits, stepsizes, studies
+    from hushgrad.algorithms import (
+        AB,
+        ADDOPT,
+        DGD,
+        EXTRA,
+        PDGDS,
+        PDGNDS,
+        Algorithm,
+        AsynDGM,
+        AugDGM,
+        DIGing,
+        PushPull,
+    )
+    from hushgrad.errors import HushgradError
+    from hushgrad.mixing import Network
+    from hushgrad.problems import Problem
+    from hushgrad.simulate.result import Comparison, Run, load_run
+    from hushgrad.simulate.run import compare, run
+    from hushgrad.studies import load_study
 
 __version__ = "0.1.0"
 
@@ -47,8 +53,37 @@ __all__ = [
     "errors",
     "graphs",
     "load_run",
+    "load_study",
     "problems",
     "run",
     "splits",
     "stepsizes",
+    "studies",
 ]
+
+_HOMES = {
+    "Comparison": "simulate.result",
+    "HushgradError": "errors",
+    "Network": "mixing",
+    "Problem": "problems",
+    "Run": "simulate.result",
+    "compare": "simulate.run",
+    "load_run": "simulate.result",
+    "load_study": "studies",
+    "run": "simulate.run",
+}  # the other classes live in algorithms, the other names are modules
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'hushgrad' has no attribute {name!r}")
+    if name.islower() and name not in _HOMES:
+        value = import_module(f"hushgrad.{name}")
+    else:
+        value = getattr(import_module(f"hushgrad.{_HOMES.get(name, 'algorithms')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,17 +14,19 @@ from hushgrad.cli.terminal import (
     OutDirectory,
     OutputFormat,
     Quiet,
+    Resume,
     Row,
     SaveDirectory,
     Seed,
     Trials,
     collecting_risks,
+    note,
 )
 
 if TYPE_CHECKING:
     from hushgrad.cli.report import Files
     from hushgrad.simulate.result import Comparison
-    from hushgrad.studies import Study, SweepRow
+    from hushgrad.studies import Study, SweepRow, Unfinished
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -53,6 +55,7 @@ def run(
     trials: Trials = None,
     seed: Seed = None,
     save: SaveDirectory = None,
+    resume: Resume = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study: every algorithm in it, side by side.
@@ -60,9 +63,11 @@ def run(
     The whole file is checked before anything runs. A study with a sweep runs every combination
     of its values and writes the results to sweep.csv; --row runs one combination alone, with the
     same numbers.
+
+    Ctrl-C keeps what is done; --resume continues it to the same result.
     """
     from hushgrad.cli import report
-    from hushgrad.studies import load_study
+    from hushgrad.studies import Unfinished, load_study
 
     name = study.stem if row is None else f"{study.stem}-row{row}"
     with collecting_risks(quiet=quiet) as risks:
@@ -75,11 +80,25 @@ def run(
                 files.directory = chosen.source.directory / f"{chosen.name}-results"
             if formats is None and "formats" not in chosen.tables.get("output", {}):
                 files.formats = ()  # a picture for every row is for those who ask
-            records = _run_sweep(chosen, files, quiet=quiet)
-        else:
-            runs = chosen.run(progress=False if quiet else None)
-            files.write(runs.runs)
-            records = report.records_of(runs)
+        keep = Unfinished(chosen)
+        if not resume:
+            keep.clear()
+        elif keep.is_empty:
+            note("there is nothing to resume of this study: it starts from the beginning.")
+        try:
+            if chosen.is_swept:
+                records = _run_sweep(chosen, files, keep, quiet=quiet)
+            else:
+                runs = chosen.run(False if quiet else None, keep)
+                files.write(runs.runs)
+                records = report.records_of(runs)
+        except KeyboardInterrupt:
+            note(
+                f"finished runs ({keep.n_done}) and the state of the one under way are kept. "
+                "The same command with --resume continues."
+            )
+            raise
+        keep.clear()
     if row is not None and files.directory is not None:
         path = files.directory / f"{name}.toml"
         path.write_text(chosen.to_toml(files.directory), encoding="utf-8")
@@ -101,7 +120,9 @@ def pick_row(study: Study, row: int | None) -> Study:
     return study if row is None else row_of(study.sweep(), row).study
 
 
-def _run_sweep(study: Study, files: Files, *, quiet: bool) -> list[dict[str, Any]]:
+def _run_sweep(
+    study: Study, files: Files, keep: Unfinished, *, quiet: bool
+) -> list[dict[str, Any]]:
     """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
     from hushgrad.cli.report import records_of
     from hushgrad.simulate.plots import folder
@@ -109,12 +130,12 @@ def _run_sweep(study: Study, files: Files, *, quiet: bool) -> list[dict[str, Any
 
     records: list[dict[str, Any]] = []
 
-    def keep(row: SweepRow, runs: Comparison) -> None:
+    def write(row: SweepRow, runs: Comparison) -> None:
         records.extend({"row": row.row, **row.settings, **r} for r in records_of(runs))
         files.write(runs.runs, sub=f"row-{row.row}")
 
     try:
-        study.run_sweep(progress=False if quiet else None, each=keep)
+        study.run_sweep(progress=False if quiet else None, each=write, keep=keep)
     finally:
         if records and files.directory is not None:
             path = folder(files.directory) / "sweep.csv"

@@ -60,6 +60,10 @@ Trials = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Instead of the study's trials.")
 ]
 Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="Instead of the study's seed.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue where the same study was interrupted, bit for bit."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress, warnings or notes: the result alone.")
 ]
@@ -103,7 +107,7 @@ def handled(command: Callable[..., None]) -> Callable[..., None]:
             say("error", str(error), "bold red")
             raise typer.Exit(FAILED if isinstance(error, DivergedError) else BAD_INPUT) from None
         except KeyboardInterrupt:
-            say("interrupted", "stopped before the end; nothing more is written.", "bold yellow")
+            say("interrupted", "stopped before the end.", "bold yellow")
             raise typer.Exit(INTERRUPTED) from None
 
     return guarded

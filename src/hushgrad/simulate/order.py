@@ -13,6 +13,7 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
 
@@ -37,6 +38,7 @@ class Order:
     metrics: Mapping[str, Metric]
     transcript: bool
     tick: Callable[[int], None]  # told how many trial-iterations were done
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)

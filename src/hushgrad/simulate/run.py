@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,8 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.problems.data import leaves
+from hushgrad.simulate.checkpoint import Checkpoint, digest
 from hushgrad.simulate.order import Order
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run
@@ -42,6 +45,7 @@ def run(
     metrics: Mapping[str, Callable[[Any, Problem], Any]] | None = None,
     engine: Engine = "stacked",
     label: str | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -53,6 +57,7 @@ def run(
     tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
+    checkpoint     a directory where an interrupted run leaves its state; the same call continues
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -72,6 +77,11 @@ def run(
         raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")
     if engine not in ("stacked", "agents"):
         raise InputError(f'an engine is "stacked" or "agents", but engine = {engine!r}.')
+    if checkpoint is not None and (transcript or engine == "agents"):
+        raise InputError(
+            "a run is continued from its state only on the stacked engine and without a "
+            f"transcript, but checkpoint = '{checkpoint}'. Leave checkpoint out."
+        )
     algorithm.check(network)
     for risk in algorithm.risks(network, problem.smoothness()):
         warnings.warn(risk, RiskWarning, stacklevel=2)
@@ -96,6 +106,12 @@ def run(
                 metrics=dict(metrics or {}),
                 transcript=transcript,
                 tick=bar.tick,
+                checkpoint=Checkpoint(
+                    None if checkpoint is None else Path(checkpoint),
+                    ""
+                    if checkpoint is None
+                    else _identity(algorithm, problem, network, seed, numbers, start, samples),
+                ),
             )
         )
     solution = problem.solution()
@@ -232,6 +248,35 @@ def _start(x0: ArrayLike | None, n_trials: int, problem: Problem) -> NDArray[np.
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(start))[0])
         raise InputError(f"x0 is finite, but x0[{', '.join(map(str, where))}] = {start[where]}.")
     return np.broadcast_to(start, (n_trials, m, d))
+
+
+def _identity(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    seed: int,
+    trials: NDArray[np.int64],
+    x0: NDArray[np.float64],
+    samples: NDArray[np.int64],
+) -> str:
+    """What decides the numbers of a run, as a digest."""
+    graph = network.graph
+    weights = [network.weights(kind) for kind in algorithm.needs.values()]
+    return digest(
+        [
+            repr(algorithm),
+            problem.name,
+            getattr(problem.loss, "__qualname__", ""),
+            *(leaf for group in problem.groups for leaf in leaves(group.data).values()),
+            graph.senders,
+            graph.receivers,
+            *(part for w in weights for part in (w.own, w.links)),
+            str(seed),
+            trials,
+            x0,
+            samples,
+        ]
+    )
 
 
 def _statuses(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.exchange import Links
+from hushgrad.simulate.checkpoint import Clock, Stopped
 from hushgrad.simulate.engine import CHUNK, SAMPLES, Simulation
 from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
@@ -33,18 +34,19 @@ def simulate(order: Order) -> Outcome:
     """
     n = len(order.trials)
     size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
-    starts = range(0, n, size)
-    parts = [
-        np.minimum(np.arange(s, s + size), n - 1) for s in starts
-    ]  # the last block repeats a trial
-    if len(parts) == 1:
-        outcomes = [_run_block(order, parts[0])]
-    else:
-        pool = ThreadPoolExecutor(THREADS)
-        try:
-            outcomes = list(pool.map(lambda part: _run_block(order, part), parts))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    # the last block repeats a trial where they do not divide
+    parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
+    # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        futures = [pool.submit(_run_block, order, b, part) for b, part in enumerate(parts)]
+        outcomes = [future.result() for future in futures]
+    except BaseException:
+        order.checkpoint.stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    order.checkpoint.clear()
     return _join(outcomes, n)
 
 
@@ -80,7 +82,7 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
     )
 
 
-def _run_block(order: Order, part: Ints) -> Outcome:
+def _run_block(order: Order, number: int, part: Ints) -> Outcome:
     with jax.enable_x64(True):
         simulation = Simulation(
             order.algorithm,
@@ -90,14 +92,14 @@ def _run_block(order: Order, part: Ints) -> Outcome:
             trials=order.trials[part],
         )
         block = _RecordedBlock if order.transcript else _SampledBlock
-        return block(order, simulation, order.x0[part]).run()
+        return block(order, simulation, order.x0[part], number).run()
 
 
 class _SampledBlock:
     """One block of trials, advanced from sample to sample."""
 
-    def __init__(self, order: Order, simulation: Simulation, x0: Floats):
-        self.order, self.simulation = order, simulation
+    def __init__(self, order: Order, simulation: Simulation, x0: Floats, number: int):
+        self.order, self.simulation, self.number = order, simulation, number
         self.state = simulation.start(x0)
         self.k = 0
         self.awake = np.zeros(len(x0))
@@ -109,9 +111,11 @@ class _SampledBlock:
         self._measure_users(x0)
 
     def run(self) -> Outcome:
-        self._begin()
+        if not self._resume():
+            self._begin()
         targets = self.order.samples[1:]
-        done, per_call = 0, 1
+        done, per_call = len(self.error) - 1, 1
+        clock = Clock()
         while done < len(targets) and not (self.diverged >= 0).all():
             stride = int(targets[done]) - self.k
             n = 1
@@ -126,7 +130,40 @@ class _SampledBlock:
             done += n
             if not self.order.metrics:
                 per_call = max(1, min(2 * per_call, int(n * _CALL_SECONDS / max(took, 1e-9))))
+            if self.order.checkpoint.stop.is_set():
+                self._leave()
+                raise Stopped
+            if clock.is_due():
+                self._leave()
         return self._outcome()
+
+    def _leave(self) -> None:
+        """Write down everything that `_resume` needs."""
+        arrays: dict[str, Any] = {
+            "k": self.k,
+            "awake": self.awake,
+            "diverged": self.diverged,
+            "error": self.error,
+            "consensus": self.consensus,
+        }
+        arrays |= {f"state{n}": leaf for n, leaf in enumerate(jax.tree.leaves(self.state))}
+        arrays |= {f"metric_{name}": values for name, values in self.metrics.items()}
+        self.order.checkpoint.save(self.number, arrays)
+
+    def _resume(self) -> bool:
+        """Continue where this block was left; whether there was anything."""
+        arrays = self.order.checkpoint.load(self.number)
+        if arrays is None:
+            return False
+        leaves, shape = jax.tree.flatten(self.state)
+        kept = [jax.numpy.asarray(arrays[f"state{n}"]) for n in range(len(leaves))]
+        self.state = jax.tree.unflatten(shape, kept)
+        self.k = int(arrays["k"])
+        self.awake, self.diverged = arrays["awake"], arrays["diverged"]
+        self.error, self.consensus = list(arrays["error"]), list(arrays["consensus"])
+        self.metrics = {name: list(arrays[f"metric_{name}"]) for name in self.metrics}
+        self.order.tick(self.k * len(self.diverged))
+        return True
 
     def _begin(self) -> None:
         if self.order.algorithm.first_differs:
@@ -209,6 +246,8 @@ class _RecordedBlock(_SampledBlock):
             kept = jax.tree.map(np.asarray, out)
             chunks.append(kept)
             self._pick(kept, targets)
+            if self.order.checkpoint.stop.is_set():
+                raise Stopped
         if chunks:
             channels += self._channels(program.traffic.wires, chunks, np.arange(start, self.k))
         return self._outcome(tuple(channels))

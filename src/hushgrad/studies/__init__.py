@@ -2,5 +2,15 @@
 
 from hushgrad.studies.study import Built, Study, load_study, parse_study, record
 from hushgrad.studies.sweep import SweepRow, Table
+from hushgrad.studies.unfinished import Unfinished
 
-__all__ = ["Built", "Study", "SweepRow", "Table", "load_study", "parse_study", "record"]
+__all__ = [
+    "Built",
+    "Study",
+    "SweepRow",
+    "Table",
+    "Unfinished",
+    "load_study",
+    "parse_study",
+    "record",
+]

@@ -19,7 +19,7 @@ TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
 GRAPH_KEYS = ("graph", "edges", "file")
 WEIGHT_KEYS = ("mixing", "matrix")
 # What a study's run does not choose: its parts have tables of their own, the rest is the caller's.
-NOT_IN_RUN = ("algorithm", "problem", "network", "progress", "label", "metrics")
+NOT_IN_RUN = ("algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint")
 
 type Table = Mapping[str, Any]
 

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run, summary
-from hushgrad.simulate.run import compare
+from hushgrad.simulate.run import run
 from hushgrad.studies import sweep as sweeps
 from hushgrad.studies.build import (
     algorithm_class,
@@ -32,6 +33,7 @@ from hushgrad.studies.places import Findings, Source
 from hushgrad.studies.references import is_reference
 from hushgrad.studies.sweep import SweepRow, Table
 from hushgrad.studies.toml import to_toml
+from hushgrad.studies.unfinished import Unfinished
 
 type Watch = bool | Callable[[int, int], None] | None
 
@@ -91,14 +93,31 @@ class Study:
                 algorithm.check(network)
         return Built(network, problem, algorithms, build_options(self.source, self.tables["run"]))
 
-    def run(self, progress: Watch = None) -> Comparison:
-        """Run every algorithm of the study."""
+    def run(
+        self, progress: Watch = None, keep: Unfinished | None = None, name: str = "run"
+    ) -> Comparison:
+        """Run every algorithm of the study.
+
+        With `keep`, runs that it has are taken from there and others are left there under `name`.
+        """
         self._refuse_sweep("run")
         built = self.build()
+        options = {"progress": progress, **built.options}
+        continues = not options.get("transcript") and options.get("engine") != "agents"
+        each = _work(built) // len(built.algorithms)
+        runs: list[Run] = []
         with self.source.telling(("run",), self.tables["run"]):
-            return compare(
-                built.algorithms, built.problem, built.network, progress=progress, **built.options
-            )
+            for n, (label, algorithm) in enumerate(built.algorithms.items()):
+                work = partial(run, algorithm, built.problem, built.network, label=label, **options)
+                if keep is None:
+                    runs.append(work())
+                elif (before := keep.done(f"{name}-{n}")) is None:
+                    runs.append(keep.run(f"{name}-{n}", work, continues=continues))
+                else:
+                    runs.append(before)
+                    if callable(progress):
+                        progress(each, each)
+        return Comparison(tuple(runs))
 
     def sweep(self) -> list[SweepRow]:
         """The rows of the sweep as concrete studies; a study without a sweep is its own row 0."""
@@ -119,6 +138,7 @@ class Study:
         self,
         progress: Watch = None,
         each: Callable[[SweepRow, Comparison], None] | None = None,
+        keep: Unfinished | None = None,
     ) -> Table:
         """Run every row, after all were built once; `each` sees a row's runs when they are done."""
         rows = self.sweep()
@@ -126,7 +146,7 @@ class Study:
         records: list[dict[str, Any]] = []
         with Progress(progress, self.name, work) as bar:
             for row in rows:
-                runs = row.study.run(progress=_adding(bar))
+                runs = row.study.run(_adding(bar), keep, f"row{row.row}")
                 if each is not None:
                     each(row, runs)
                 records += [{"row": row.row, **row.settings, **record(run)} for run in runs]

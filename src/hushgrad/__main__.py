@@ -1,0 +1,5 @@
+"""`python -m hushgrad` is the command `hushgrad`."""
+
+from hushgrad.cli import main
+
+main()

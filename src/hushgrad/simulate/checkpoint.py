@@ -1,0 +1,97 @@
+"""Where an interrupted run leaves its state, so that the same call continues from it, bit for bit.
+
+A directory with one file per block of trials, each replaced atomically. The identity of a run, a
+digest of everything that decides its numbers, is in every file: a state never continues another
+run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrad.errors import InputError
+
+SAVE_EVERY = 30.0  # seconds between states of a run that nobody interrupts
+
+
+class Stopped(Exception):  # noqa: N818  # not an error: a worker obeys
+    """A block of trials was asked to stop and has left its state."""
+
+
+@dataclass
+class Checkpoint:
+    """One run's files, and the wish to stop it."""
+
+    directory: Path | None
+    identity: str
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def path(self, block: int) -> Path | None:
+        return None if self.directory is None else self.directory / f"block-{block}.npz"
+
+    def load(self, block: int) -> Mapping[str, Any] | None:
+        """The arrays that `save` wrote for this block, or None."""
+        path = self.path(block)
+        if path is None or not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(f"'{path}' is no state of a run: {error}. Delete it.") from None
+        if str(arrays.get("identity")) != self.identity:
+            raise InputError(
+                f"'{path}' is the state of another run: its algorithm, problem, network, seed, "
+                "trials, samples or start differ. Use another directory, or delete this one."
+            )
+        return arrays
+
+    def save(self, block: int, arrays: Mapping[str, Any]) -> None:
+        path = self.path(block)
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        with partial.open("wb") as file:
+            np.savez(file, identity=np.array(self.identity), **arrays)
+        partial.replace(path)
+
+    def clear(self) -> None:
+        """The run is over: its states are no longer needed."""
+        if self.directory is None or not self.directory.exists():
+            return
+        for path in self.directory.glob("block-*.npz"):
+            path.unlink()
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+
+class Clock:
+    """Says when the next state is due."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def is_due(self) -> bool:
+        if time.monotonic() - self._last < SAVE_EVERY:
+            return False
+        self._last = time.monotonic()
+        return True
+
+
+def digest(parts: Sequence[Any]) -> str:
+    """A digest of texts and arrays, in their order."""
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        total.update(len(data).to_bytes(8, "little"))
+        total.update(data)
+    return total.hexdigest()
