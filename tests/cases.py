@@ -20,6 +20,12 @@ def directed():
     return hg.Network(hg.graphs.from_edges(DIRECTED, is_directed=True))
 
 
+def nonsymmetric():
+    """A ring whose W is doubly stochastic and not symmetric: a transposed W or W² shows."""
+    P = np.roll(np.eye(M), 1, axis=0)
+    return hg.Network(hg.graphs.ring(M), mixing=0.4 * np.eye(M) + 0.45 * P + 0.15 * P.T)
+
+
 class Quadratics:
     """f_i = ‖M_i θ − z_i‖² + σ‖θ‖², as a hushgrad problem and as plain NumPy."""
 

@@ -102,6 +102,30 @@ def test_transcripts_know_who_weighs(engine):
     }  # fmt: skip
 
 
+def test_the_scalar_of_add_opt_is_no_message_even_where_d_is_one():
+    q = cases.Quadratics(d=1)
+    for engine in ("stacked", "agents"):
+        result = hg.run(hg.ADDOPT(), q.problem, cases.undirected(), iterations=3, engine=engine)
+        assert result.messages_per_link == 2
+        assert result.traffic.numbers_per_link == 3
+
+
+def test_a_single_iteration_of_square_counts_its_one_hop_start():
+    for engine in ("stacked", "agents"):
+        result = hg.run(
+            hg.PDGNDS(form="square"), Q.problem, cases.undirected(), iterations=1, engine=engine
+        )
+        assert result.bytes_per_iteration == 8 * cases.D * N_ARCS
+
+
+def test_recording_after_a_plain_run_of_the_same_kind_keeps_everything():
+    """Compiled code is shared between runs; what a recorder notes must not get lost by that."""
+    for algorithm in (hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM()):
+        first = run(algorithm, transcript=True).transcript.n_messages
+        run(algorithm)
+        assert run(algorithm, transcript=True).transcript.n_messages == first > 0
+
+
 def test_one_agent_sends_nothing():
     alone = cases.Quadratics(m=1)
     result = hg.run(

@@ -93,6 +93,8 @@ def assert_same(got, reference):
 def networks():
     for name, row in ROWS.items():
         yield pytest.param(row, cases.undirected(), id=f"{name}-undirected")
+        if all(kind != "symmetric" for kind in row.algorithm.needs.values()):
+            yield pytest.param(row, cases.nonsymmetric(), id=f"{name}-nonsymmetric")
         if row.directed:
             yield pytest.param(row, cases.directed(), id=f"{name}-directed")
 

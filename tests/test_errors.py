@@ -85,6 +85,24 @@ def test_an_algorithm_on_a_network_it_cannot_use_is_refused_with_the_way_out(
         run(algorithm, network=network)
 
 
+def test_lazy_needs_symmetry_of_the_very_matrix_that_it_uses():
+    """Two matrices, one doubly stochastic and skew, one symmetric: the symmetric one is W."""
+    skew = cases.nonsymmetric().matrix()
+    network = hg.Network(hg.graphs.ring(7), mixing={"row": skew, "column": "metropolis"})
+    result = run(hg.PDGNDS(), network=network, iterations=2000)
+    assert result.error[0, -1] < 1e-3
+    symmetric = hg.Network(hg.graphs.ring(7))
+    np.testing.assert_array_equal(result.x, run(hg.PDGNDS(), network=symmetric, iterations=2000).x)
+
+
+def test_the_square_form_is_named_as_way_out_only_where_it_is_one():
+    with pytest.raises(MixingError, match=r'form="square"'):
+        run(hg.PDGNDS(), network=cases.nonsymmetric())
+    with pytest.raises(MixingError) as refused:
+        run(hg.PDGNDS(), network=hg.Network(cases.UNDIRECTED, mixing="uniform_row"))
+    assert "square" not in str(refused.value)
+
+
 def test_a_disconnected_graph_is_refused():
     with pytest.raises(HushgradError, match=r"connected"):
         hg.Network([[0, 1], [2, 3]])

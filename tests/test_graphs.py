@@ -452,3 +452,17 @@ def test_a_missing_extra_says_how_to_install_it():
         optional("no_such_package.at_all", "sim")
     assert isinstance(caught.value, ImportError)
     assert caught.value.name == "no_such_package.at_all"
+
+
+def test_a_csv_header_of_other_words_is_refused_and_missing_or_binary_files_too(tmp_path):
+    file = tmp_path / "net.csv"
+    file.write_text("left,right\n0,1\n1,2\n")
+    with pytest.raises(GraphError, match=r"line 1: left,right is neither a header nor numbers"):
+        graphs.from_file(file)
+    file.write_text("from,to\n0,1\n1,2\n")
+    assert graphs.from_file(file).n_links == 2
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(GraphError, match="UTF-8"):
+        graphs.from_file(file)
+    with pytest.raises(GraphError, match="there is none"):
+        graphs.from_file(tmp_path / "nowhere.graphml")

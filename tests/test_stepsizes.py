@@ -87,6 +87,11 @@ def test_theorem_1_agrees_with_partial_sums(power, deviation):
     assert claimed == bool(blocks[-1] < blocks[0])
 
 
+def test_numpy_numbers_are_numbers():
+    assert S.diminishing(scale=np.int64(2)) == S.diminishing(scale=2.0)
+    assert S.constant(np.float32(0.5)) == S.constant(0.5)
+
+
 @pytest.mark.parametrize(
     "bad",
     [

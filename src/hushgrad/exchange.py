@@ -202,11 +202,13 @@ IDENTITY = Identity()
 class Push:
     """The sender weighs: j → i carries Σ_terms a_ij u_j.
 
-    `over` says which links are awake in this round (out-slots, 1, trials), None for all.
+    `over` says which links are awake in this round (out-slots, 1, trials), None for all; `scalar`
+    that the terms are one number per agent, not a vector like x, which matters where d = 1.
     """
 
     terms: Terms
     over: Array | None = None
+    scalar: bool = False
 
     def __post_init__(self) -> None:
         for A, _ in self.terms.parts:

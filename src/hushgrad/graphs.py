@@ -35,7 +35,7 @@ ATTEMPTS = 100
 # tiny dense graphs, where a link may have nowhere to go, ever come near it.
 ROUNDS = 1000
 
-HEADERS = (("source", "target"), ("sender", "receiver"))
+HEADERS = (("source", "target"), ("sender", "receiver"), ("from", "to"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,17 +383,23 @@ def from_file(path: str | PathLike[str], is_directed: bool | None = None) -> Gra
     """A graph from a GraphML file or a CSV file of edges.
 
     A ``.graphml`` file says by itself whether it is directed; ``is_directed`` overrules it.
-    A ``.csv`` file has two columns, sender and receiver, with an optional header ``source,target``
-    or ``sender,receiver``; it is undirected unless ``is_directed=True``. If all its entries are
-    integers they are agent numbers from 0; otherwise they are names, numbered by first appearance.
+    A ``.csv`` file has two columns, sender and receiver, with an optional header ``source,target``,
+    ``sender,receiver`` or ``from,to``; it is undirected unless ``is_directed=True``. If all its
+    entries are integers they are agent numbers from 0; otherwise they are names, numbered by first
+    appearance.
     Empty lines and lines that start with ``#`` are skipped.
     """
     file = Path(path)
+    if file.suffix.lower() in (".graphml", ".csv") and not file.is_file():
+        raise GraphError(f"from_file reads a file, but there is none at '{file}'.")
     match file.suffix.lower():
         case ".graphml":
             return _from_graphml(file, is_directed)
         case ".csv":
-            return _from_csv(file, bool(is_directed))
+            try:
+                return _from_csv(file, bool(is_directed))
+            except UnicodeDecodeError as error:
+                raise GraphError(f"{file} is not UTF-8 text: {error}. Save it as UTF-8.") from error
         case suffix:
             raise GraphError(
                 f"from_file reads .graphml and .csv, but {file} ends in {suffix!r}. "
@@ -450,6 +456,11 @@ def _from_csv(file: Path, is_directed: bool) -> Graph:
     if all(re.fullmatch(r"-?\d{1,18}", cell) for row in rows for cell in row):
         pairs = np.array([(int(a), int(b)) for a, b in rows], dtype=np.int64)
         return _checked(pairs, None, is_directed, place)
+    if len(rows) > 1 and all(re.fullmatch(r"-?\d+", cell) for row in rows[1:] for cell in row):
+        raise GraphError(
+            f"{place(0)} is neither a header nor numbers like all other lines. A header is "
+            f"{' or '.join(','.join(header) for header in HEADERS)}."
+        )
     names = tuple(dict.fromkeys(cell for row in rows for cell in row))
     number = {name: i for i, name in enumerate(names)}
     pairs = np.array([(number[a], number[b]) for a, b in rows], dtype=np.int64)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal, Self
 
 from hushgrad.draws import Stream
@@ -30,7 +31,7 @@ def _check(holds: bool, rule: str, name: str, value: object, way_out: str) -> No
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # ---- deviations
@@ -135,7 +136,7 @@ def harmonic(power: float = 2.0, *, drawn: Drawn = "each") -> Deviation:
         power,
         "The paper uses power=2.",
     )
-    return Harmonic(power=power, drawn=drawn)
+    return Harmonic(power=float(power), drawn=drawn)
 
 
 def geometric(ratio: float, *, drawn: Drawn = "each") -> Deviation:
@@ -147,7 +148,7 @@ def geometric(ratio: float, *, drawn: Drawn = "each") -> Deviation:
         ratio,
         "Try 0.95.",
     )
-    return Geometric(ratio=ratio, drawn=drawn)
+    return Geometric(ratio=float(ratio), drawn=drawn)
 
 
 def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each") -> Deviation:
@@ -166,7 +167,7 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
         size,
         "Choose size ≥ −1.",
     )
-    return Bursts(count=count, size=size, within=within, drawn=drawn)
+    return Bursts(count=count, size=float(size), within=within, drawn=drawn)
 
 
 # ---- schedules
@@ -273,7 +274,7 @@ def constant(value: float, deviation: Deviation | None = None) -> Schedule:
         value,
         "About 1/L suits most methods, with L the largest curvature (problem.smoothness()).",
     )
-    return Constant(value=value, deviation=deviation)
+    return Constant(value=float(value), deviation=deviation)
 
 
 def diminishing(
@@ -287,7 +288,9 @@ def diminishing(
     _check(_is_number(scale) and scale > 0, rule, "scale", scale, "Choose scale > 0.")
     _check(_is_number(power) and power > 0, rule, "power", power, "Choose power in (0.5, 1].")
     _check(_is_number(offset) and offset >= 0, rule, "offset", offset, "Choose offset ≥ 0.")
-    return Diminishing(scale=scale, power=power, offset=offset, deviation=deviation)
+    return Diminishing(
+        scale=float(scale), power=float(power), offset=float(offset), deviation=deviation
+    )
 
 
 def check_schedule(stepsize: object, owner: str) -> None:

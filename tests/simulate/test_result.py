@@ -29,13 +29,17 @@ def test_samples_are_errors_and_consensus_of_the_trajectory():
     assert result.x.shape == (2, cases.M, cases.D)
 
 
+@pytest.mark.parametrize("transcript", [False, True])
 @pytest.mark.parametrize("engine", ["stacked", "agents"])
-def test_a_users_metric_is_one_function(engine):
+def test_a_users_metric_is_one_function(engine, transcript):
     def spread(x, problem):
         assert problem is Q.problem
         return np.ptp(x, axis=1).max(1)
 
-    result = run(metrics={"spread": spread}, record_every=10, trials=3, x0=Q.x0, engine=engine)
+    result = run(
+        metrics={"spread": spread}, record_every=10, trials=3, x0=Q.x0, engine=engine,
+        transcript=transcript,
+    )  # fmt: skip
     assert result.metrics["spread"].shape == (3, 4)
     np.testing.assert_allclose(result.metrics["spread"][:, 0], np.ptp(Q.x0, axis=0).max())
     np.testing.assert_allclose(result.metrics["spread"][:, -1], np.ptp(result.x, axis=1).max(1))
@@ -108,6 +112,17 @@ def test_files_that_are_not_runs_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=1)
     with pytest.raises(InputError, match="no saved run"):
         hg.load_run(tmp_path / "other.npz")
+    whole = run().save(tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[:-200])
+    with pytest.raises(InputError, match="no saved run"):
+        hg.load_run(tmp_path / "cut.npz")
+
+
+def test_a_trial_that_is_lost_at_the_start_is_told_and_keeps_an_empty_transcript():
+    x0 = np.full((2, cases.M, cases.D), 1e101)
+    result = run(x0=x0, trials=2, engine="agents", transcript=True)
+    assert result.status == ("diverged at 0", "diverged at 0")
+    assert result.transcript.n_messages == 0
 
 
 def test_compare_runs_algorithms_alike_under_their_labels():

@@ -35,7 +35,11 @@ class ADDOPT(Stepping):
         return ADDOPTState(x=x0, y=agent.ones, w=g, g=g)
 
     def step(self, agent: Any, s: ADDOPTState) -> Step[ADDOPTState]:
-        Cx, y, Cw = yield Push(agent.C @ s.x), Push(agent.C @ s.y), Push(agent.C @ s.w)
+        Cx, y, Cw = yield (
+            Push(agent.C @ s.x),
+            Push(agent.C @ s.y, scalar=True),
+            Push(agent.C @ s.w),
+        )
         x = Cx - self.lam(agent) * s.w
         g = agent.gradient(x / y)
         return ADDOPTState(x=x, y=y, w=Cw + g - s.g, g=g)

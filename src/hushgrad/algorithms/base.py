@@ -70,9 +70,11 @@ class Algorithm(abc.ABC):
         for letter, kind in self.needs.items():
             shortfall = network.shortfall(kind)
             if shortfall:
+                # only asymmetry in the way: what takes a nonsymmetric W helps
+                nearly = kind is Kind.SYMMETRIC and network.shortfall(Kind.DOUBLY) is None
                 raise MixingError(
                     f"{name} needs a {_WORDS[kind]} {letter}, but {shortfall}. {_WAY_OUT[kind]}"
-                    f"{self.alternative}"
+                    f"{self.alternative if nearly else ''}"
                 )
 
     def risks(self, network: Network, smoothness: float) -> Iterator[str]:

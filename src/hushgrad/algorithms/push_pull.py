@@ -15,7 +15,7 @@ class PushPull(Tracker):
     """x^{k+1} = R (x^k − Λ y^k),   y^{k+1} = C y^k + g^{k+1} − g^k
 
     Pu, Shi, Xu & Nedić, *Push–pull gradient methods for distributed optimization in networks*,
-    2020.
+    2021.
     """
 
     title = "Push-Pull"

@@ -74,7 +74,7 @@ def dataset(
         raise ProblemError(
             f'A dataset is split "even" or "label_skew", but split = {split!r}. Use one of these.'
         )
-    if not 0 <= skew <= 1:
+    if not isinstance(skew, (int, float)) or not 0 <= skew <= 1:
         raise ProblemError(f"skew lies between 0 and 1, but it is {skew!r}. Use 0 for even splits.")
     rng = np.random.default_rng(check_seed(seed))
     parts = _deal(rng.permutation(len(y)), y, counts, skew if split == "label_skew" else 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,23 +77,41 @@ class OneAgent(View):
     xp = np
     ones = np.ones((1, 1, 1))
 
-    def __init__(self, local: Local, k: int):
+    def __init__(self, local: Local, k: int = 0):
         self.local = local
+        self._known: dict[Any, Any] = {}  # keys and slots, the same in every iteration
+        self.bind(k)
+
+    def bind(self, k: int) -> None:
+        """The view at iteration k."""
         self.k = float(k)
         self.counter = np.uint32(k)
+
+    def _once(self, name: Any, make: Callable[[], Any]) -> Any:
+        if name not in self._known:
+            self._known[name] = make()
+        return self._known[name]
 
     def gradient(self, x: Array) -> Array:
         return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
 
     def _key(self, stream: Stream) -> tuple[Any, Any]:
-        k0, k1 = self.local.keys.private(stream)
-        return k0.reshape(1, 1, 1), k1.reshape(1, 1, 1)
+        return self._once(
+            stream,
+            lambda: tuple(word.reshape(1, 1, 1) for word in self.local.keys.private(stream)),
+        )
+
+    def _link_key(self, stream: Stream, links: Links) -> tuple[Any, Any]:
+        return self._once((stream, links), lambda: super(OneAgent, self)._link_key(stream, links))
 
     def _public_key(self) -> tuple[Any, Any]:
         k0, k1 = self.local.keys.public
         return k0.reshape(1, 1, 1), k1.reshape(1, 1, 1)
 
     def _slots(self, links: Links) -> Slots:
+        return self._once(links, lambda: self._count_slots(links))
+
+    def _count_slots(self, links: Links) -> Slots:
         me, receivers = self.local.number, np.array(self.local.receivers[links], np.int64)
         own = np.count_nonzero(receivers < me)
         out = np.arange(len(receivers)) + (receivers > me)
@@ -212,11 +230,12 @@ class AgentDriver:
     def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
         self.algorithm, self.local = algorithm, local
         self.k = 0
-        self.state = algorithm.init(OneAgent(local, 0), np.array(x0, np.float64)[None, :, None])
+        self._view = OneAgent(local)
+        self.state = algorithm.init(self._view, np.array(x0, np.float64)[None, :, None])
         self._begin()
 
     def _begin(self) -> None:
-        self._view = OneAgent(self.local, self.k)
+        self._view.bind(self.k)
         step = (
             self.algorithm.first
             if self.k == 0 and self.algorithm.first_differs
@@ -232,9 +251,9 @@ class AgentDriver:
         return self.algorithm.estimate(self.state)[0, :, 0]
 
     @property
-    def kinds(self) -> tuple[Literal["push", "pull"], ...]:
-        """Who weighs, for each exchange of the present round."""
-        return tuple("push" if isinstance(e, Push) else "pull" for e in exchanges(self._asked))
+    def asked(self) -> tuple[Push | Pull, ...]:
+        """The exchanges of the present round."""
+        return exchanges(self._asked)
 
     def send(self) -> dict[int, Payload]:
         """What this agent sends in the present round."""

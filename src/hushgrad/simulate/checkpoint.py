@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -43,9 +44,9 @@ class Checkpoint:
         if path is None or not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-        except (ValueError, OSError, EOFError) as error:
+        except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise InputError(f"'{path}' is no state of a run: {error}. Delete it.") from None
         if str(arrays.get("identity")) != self.identity:
             raise InputError(

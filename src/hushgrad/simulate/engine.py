@@ -26,9 +26,9 @@ from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.simulate.fleet import Environment, Fleet, Plan, Recorder, Traffic
+from hushgrad.simulate.fleet import Environment, Fleet, Plan, Recorder, Traffic, Wishes
 from hushgrad.simulate.layout import Layout
-from hushgrad.simulate.links import KINDS, link_numbers, two_hop_weights
+from hushgrad.simulate.links import link_numbers, two_hop_weights
 
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
@@ -50,8 +50,8 @@ class Program:
 
     def __init__(self, algorithm: Algorithm, plan: Plan):
         self.algorithm, self.plan = algorithm, plan
-        self.traffic = Traffic()  # of a step
-        self.first_traffic: Traffic | None = None
+        # what a step, and a first one that differs, were seen to send; recorders also note wires
+        self.traffic: dict[str, Traffic] = {}
         self.init = jax.jit(self._init, compiler_options=_OPTIONS)
         self.first = jax.jit(self._first, compiler_options=_OPTIONS)
         self.block = jax.jit(self._block, compiler_options=_OPTIONS)
@@ -62,14 +62,27 @@ class Program:
         return self.algorithm.init(Fleet(Environment(self.plan, args), jnp.zeros((), int)), x0)
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
-        agent = Fleet(Environment(self.plan, args), jnp.zeros((), int))
+        agent = Fleet(self._environment(args, state, self.algorithm.first), jnp.zeros((), int))
         state = drive(self.algorithm.first(agent, state), agent.answer)
-        self.first_traffic = agent.traffic
+        self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
+
+    def _environment(self, args: Any, state: Any, step: Any) -> Environment:
+        """Everything the step will ask for, found in a dry run, made outside the loop."""
+        noted: list[Wishes] = []
+
+        def dry(state: Any) -> Any:
+            agent = Fleet(Environment(self.plan, args), jnp.zeros((), int))
+            state = drive(step(agent, state), agent.answer)
+            noted.append(agent.env.noted)
+            return state
+
+        jax.eval_shape(dry, state)
+        return Environment(self.plan, args, noted[0])
 
     def _step(self, agent: Fleet, state: Any) -> Any:
         state = drive(self.algorithm.step(agent, state), agent.answer)
-        self.traffic = agent.traffic
+        self.traffic["recorded step" if isinstance(agent, Recorder) else "step"] = agent.traffic
         return state
 
     def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
@@ -82,7 +95,7 @@ class Program:
         self, args: Any, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
         """N samples from iteration k on, each after `stride` iterations."""
-        environment = Environment(self.plan, args)
+        environment = self._environment(args, state, self.algorithm.step)
         trials = self.plan.n_trials
 
         def iterate(k: Any, carry: Any) -> Any:
@@ -99,13 +112,13 @@ class Program:
         return lax.fori_loop(0, n, sample, (state, jnp.zeros(trials), room, room))
 
     def _record_first(self, args: Any, state: Any) -> Any:
-        agent = Recorder(Environment(self.plan, args), jnp.zeros((), int))
+        agent = Recorder(self._environment(args, state, self.algorithm.first), jnp.zeros((), int))
         state = drive(self.algorithm.first(agent, state), agent.answer)
-        self.first_traffic = agent.traffic
+        self.traffic["recorded first"] = agent.traffic
         return state, (agent.wire, agent.masks, *self._metrics(args, state))
 
     def _record(self, args: Any, state: Any, k: Any, n: int) -> Any:
-        environment = Environment(self.plan, args)
+        environment = self._environment(args, state, self.algorithm.step)
 
         def iterate(state: Any, k: Any) -> Any:
             agent = Recorder(environment, k)
@@ -170,12 +183,12 @@ class Simulation:
         own: dict[str, Any] = {}
         receiving: dict[Any, Any] = {}
         sending: dict[Any, Any] = {}
-        for letter in self.algorithm.needs:
-            weights = network.weights(KINDS[letter])
+        for letter, kind in self.algorithm.needs.items():
+            weights = network.weights(kind)
             own[letter] = weights.own[self.order]
             on_arcs = {Links.GRAPH: {letter: weights.links}}
             if two_hop is not None:
-                direct, square, own_square = two_hop_weights(network, two_hop, KINDS[letter])
+                direct, square, own_square = two_hop_weights(network, two_hop, kind)
                 on_arcs[Links.TWO_HOP] = {letter: direct, letter + "2": square}
                 own[letter + "2"] = own_square[self.order]
             for links, named in on_arcs.items():

@@ -8,13 +8,13 @@ wire from the exchanges that they answer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from hushgrad.draws import PUBLIC, Stream, threefry
+from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
 from hushgrad.exchange import (
     Array,
     Columns,
@@ -30,6 +30,7 @@ from hushgrad.exchange import (
 )
 from hushgrad.simulate.view import Slots, View
 
+_LANES = 1
 _UNROLL = 32  # slots written out one by one; wider buckets are reduced in a loop
 
 
@@ -64,40 +65,107 @@ class Wire:
     masked: bool
 
 
+class Use(NamedTuple):
+    """One exchange of an iteration."""
+
+    links: Links
+    numbers: int  # per link
+    scalar: bool  # one number per agent, not a vector like x
+    always: bool  # on every link, not only on those awake
+
+
 @dataclass
 class Traffic:
     """What one iteration puts on the wire, noted while its step is traced."""
 
     rounds: int = 0
-    uses: list[tuple[Links, int, bool]] = field(default_factory=list)  # (links, numbers, all awake)
+    uses: list[Use] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)  # noted by a recorder
 
 
-class Environment:
-    """Arrays of a run that no iteration changes: keys, weights, tables. Made before the loop."""
+class Draw(NamedTuple):
+    """What a step asks of the draws: per agent, or (`links`) for its own link and out-slots."""
 
-    def __init__(self, plan: Plan, args: dict[str, Any]):
+    stream: Stream
+    slot: int
+    once: bool
+    links: Links | None
+
+
+@dataclass
+class Wishes:
+    """What a step was seen to ask for, in a dry run before the loop is compiled."""
+
+    draws: dict[Draw, None] = field(default_factory=dict[Draw, None])  # a set that keeps its order
+    keys: dict[tuple[Stream, Links | None], None] = field(
+        default_factory=dict[tuple[Stream, Links | None], None]
+    )
+
+
+class Environment:
+    """Arrays of a run that no iteration changes: keys, weights, tables, draws made once.
+
+    Made before the loop for the wishes of a step; in a dry run it notes them instead.
+    """
+
+    def __init__(self, plan: Plan, args: dict[str, Any], wishes: Wishes | None = None):
         self.plan, self.args = plan, args
         self.agents = args["agents"][:, None, None]  # (agents, 1, 1) uint32, canonical order
         t0, t1 = args["trial_key"]  # (trials,)
         self.trial_key = (t0[None, None, :], t1[None, None, :])
-        self._keys: dict[Any, tuple[Array, Array]] = {}
-        for stream in Stream:
-            self._keys[stream] = self._derive(self.agents, stream)
-            for links, _, _ in plan.sides:
-                source = args["tables"][links]["source"]
-                words = self._keys[stream]
-                self._keys[stream, links] = (_get(words[0], source), _get(words[1], source))
-        self.public = self._derive(jnp.full((1, 1, 1), PUBLIC, jnp.uint32), Stream.COIN)
         self.ones = jnp.ones((plan.n_agents, 1, plan.n_trials))
+        self.noted = Wishes()
+        wishes = wishes or Wishes()
+        self._keys = {name: self._make_key(*name) for name in wishes.keys}
+        self.once = {d: self.values(d) for d in wishes.draws if d.once}
+        self._plan_fresh([d for d in wishes.draws if not d.once])
 
-    def _derive(self, agents: Array, stream: Stream) -> tuple[Array, Array]:
+    def _plan_fresh(self, draws: list[Draw]) -> None:
+        """All fresh draws of an iteration in one array: where each stands, its keys and slots."""
+        self.places: dict[Draw, slice] = {}
+        rows = 0
+        parts: list[tuple[Array, Array, Array]] = []
+        for draw in draws:
+            parts.append(self._addresses(draw))
+            n = parts[-1][0].shape[0]
+            self.places[draw] = slice(rows, rows + n)
+            rows += n
+        # whole vectors only: a remainder of a few rows costs as much as a vector each
+        short = -rows % _LANES
+        self.fresh = tuple(
+            jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
+            for words in zip(*parts, strict=True)
+        )
+
+    def _addresses(self, draw: Draw) -> tuple[Array, Array, Array]:
+        """Key words (rows, 1, trials) and slot numbers (rows, 1, 1); own links come first."""
+        k0, k1 = self._make_key(draw.stream, None)
+        if draw.links is None:
+            return k0, k1, jnp.full((k0.shape[0], 1, 1), draw.slot, jnp.uint32)
+        o0, o1 = self._make_key(draw.stream, draw.links)
+        slots = [self.table(draw.links, name)[:, None, None] for name in ("own_slot", "slot")]
+        return jnp.concatenate([k0, o0]), jnp.concatenate([k1, o1]), jnp.concatenate(slots)
+
+    def values(self, draw: Draw) -> Array:
+        k0, k1, slots = self._addresses(draw)
+        return uniforms((k0, k1), (jnp.full_like(k0, ONCE), slots))
+
+    def _make_key(self, stream: Stream, links: Links | None) -> tuple[Array, Array]:
+        public = stream is Stream.COIN
+        agents = jnp.full((1, 1, 1), PUBLIC, jnp.uint32) if public else self.agents
         shape = (agents.shape[0], 1, self.plan.n_trials)
         number = jnp.broadcast_to(agents, shape)
-        return threefry(self.trial_key, (number, jnp.full(shape, int(stream), jnp.uint32)))
+        words = threefry(self.trial_key, (number, jnp.full(shape, int(stream), jnp.uint32)))
+        if links is None:
+            return words
+        source = self.table(links, "source")
+        return _get(words[0], source), _get(words[1], source)
 
     def key(self, stream: Stream, links: Links | None = None) -> tuple[Array, Array]:
-        return self._keys[stream if links is None else (stream, links)]
+        if (stream, links) in self._keys:
+            return self._keys[stream, links]
+        self.noted.keys[stream, links] = None
+        return self._make_key(stream, links)
 
     def table(self, links: Links, name: str) -> Any:
         return self.args["tables"][links][name]
@@ -118,6 +186,7 @@ class Fleet(View):
         self.counter = k.astype(jnp.uint32)
         self.ones = environment.ones
         self.traffic = Traffic()
+        self._fresh: Any = None  # all fresh draws of this iteration
         self.awake: Any = 0.0  # messages on links that only sometimes wake, (trials,)
 
     # ---- what the view asks of a driver
@@ -139,7 +208,30 @@ class Fleet(View):
         return self.env.key(stream, links)
 
     def _public_key(self) -> tuple[Array, Array]:
-        return self.env.public
+        return self.env.key(Stream.COIN)
+
+    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
+        return self._drawn(Draw(stream, slot, once, None))
+
+    def link_uniforms(
+        self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
+    ) -> tuple[Array, Array]:
+        both = self._drawn(Draw(stream, 0, once, links))
+        n = self.env.plan.n_agents
+        return both[:n], self._real(both[n:], links)
+
+    def _drawn(self, draw: Draw) -> Array:
+        """From the one array of this iteration, or from those made once."""
+        env = self.env
+        if draw in env.once:
+            return env.once[draw]
+        if draw not in env.places:  # a dry run: only its shape counts
+            env.noted.draws[draw] = None
+            return env.values(draw)
+        if self._fresh is None:
+            k0, k1, slots = env.fresh
+            self._fresh = self._hold(uniforms((k0, k1), (jnp.zeros_like(k0) + self.counter, slots)))
+        return self._fresh[env.places[draw]]
 
     def _slots(self, links: Links) -> Slots:
         own, out, width = (
@@ -198,7 +290,8 @@ class Fleet(View):
         over = exchange.over if isinstance(exchange, Push) else None
         _, vector = exchange.terms.parts[0]
         numbers = int((vector[0] if isinstance(vector, tuple) else vector).shape[1])
-        self.traffic.uses.append((links, numbers, over is None))
+        scalar = isinstance(exchange, Push) and exchange.scalar
+        self.traffic.uses.append(Use(links, numbers, scalar, over is None))
         if over is not None:
             self.awake = self.awake + over.sum((0, 1))
 
@@ -224,7 +317,7 @@ class Fleet(View):
         neighbour, entry = self.env.table(links, "neighbour"), self.env.table(links, "entry")
         vector = parts[0][1]
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
-        weights = [self._receiving(matrix, links) for matrix, _ in parts]
+        weights = [self._receiving(matrix, links, entry) for matrix, _ in parts]
 
         def slot(at: slice, t: int, bucket: tuple[int, int, int]) -> Array:
             del t, bucket
@@ -232,11 +325,8 @@ class Fleet(View):
             for (matrix, vector), weight in zip(parts, weights, strict=True):
                 if isinstance(matrix, Shares):
                     term = _get(vector[1], entry[at])
-                elif isinstance(matrix, Columns):
-                    term = _get(matrix.out, entry[at]) * _get(vector, neighbour[at])
                 else:
-                    assert weight is not None
-                    term = weight[at, None, None] * _get(vector, neighbour[at])
+                    term = weight[at] * _get(vector, neighbour[at])
                 total = term if total is None else total + term
             return total
 
@@ -247,11 +337,11 @@ class Fleet(View):
             total = total + self._own(matrix, vector)
         return total
 
-    def _receiving(self, matrix: Matrix, links: Links) -> Array | None:
-        """(in-slots,) weights of a public matrix."""
-        return (
-            self.env.args["receiving"][links, matrix.name] if isinstance(matrix, Public) else None
-        )
+    def _receiving(self, matrix: Matrix, links: Links, entry: Array) -> Array:
+        """(in-slots, 1, trials or 1) weights as the receivers apply them."""
+        if isinstance(matrix, Public):
+            return self.env.args["receiving"][links, matrix.name][:, None, None]
+        return _get(matrix.out, entry) if isinstance(matrix, Columns) else None
 
     def _own(self, matrix: Matrix, vector: Array) -> Array:
         """What an agent sends to itself."""

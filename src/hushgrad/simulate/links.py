@@ -11,8 +11,6 @@ from hushgrad.errors import optional
 from hushgrad.graphs import Graph
 from hushgrad.mixing import Kind, Network
 
-KINDS = {"W": Kind.DOUBLY, "R": Kind.ROW, "C": Kind.COLUMN}
-
 
 def link_numbers(graph: Graph) -> NDArray[np.int64]:
     """(arcs,) number of each arc's undirected link in `graph.links`."""

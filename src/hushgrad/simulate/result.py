@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,18 +156,18 @@ def load_run(path: str | Path) -> Run:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
         meta = json.loads(str(stored.pop("meta")))
     except FileNotFoundError:
         raise InputError(f"there is no run at '{path}'. Save one with run.save(path).") from None
-    except (ValueError, KeyError, OSError, EOFError) as problem:
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as problem:
         raise InputError(
             f"'{path}' is no saved run: {problem}. Save one with run.save(path)."
         ) from None
-    if meta["format"] != FORMAT:
+    if meta.get("format") != FORMAT:
         raise InputError(
-            f"this hushgrad reads format {FORMAT}, but '{path}' has format {meta['format']}. "
+            f"this hushgrad reads format {FORMAT}, but '{path}' has format {meta.get('format')}. "
             "Load it with the version that wrote it."
         )
     return Run(

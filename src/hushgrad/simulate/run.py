@@ -62,7 +62,7 @@ def run(
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
     every = (
-        max(1, n_iterations // SAMPLES)
+        -(-n_iterations // SAMPLES)
         if record_every is None
         else _whole("record_every", record_every, 1)
     )
@@ -71,7 +71,7 @@ def run(
     seed = _whole("seed", seed, 0)
     if seed >= 2**64:
         raise InputError(f"a seed has 64 bits, but seed = {seed}. Choose seed < 2**64.")
-    if not tolerance > 0:
+    if not isinstance(tolerance, (int, float)) or not tolerance > 0:
         raise InputError(f"tolerance is a positive number, but tolerance = {tolerance!r}.")
     for reserved in {"error", "consensus"} & set(metrics or {}):
         raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")

@@ -235,13 +235,16 @@ class _RecordedBlock(_SampledBlock):
         channels: list[Channel] = []
         if self.order.algorithm.first_differs:
             self.state, out = program.record_first(args, self.state)
-            assert program.first_traffic is not None
             kept = jax.tree.map(lambda leaf: np.asarray(leaf)[None], out)
-            channels += self._channels(program.first_traffic.wires, [kept], np.array([0]))
+            channels += self._channels(
+                program.traffic["recorded first"].wires, [kept], np.array([0])
+            )
             self._pick(kept, targets)
         start, chunks = self.k, list[Any]()
         while self.k < last and not (self.diverged >= 0).all():
             n = min(CHUNK, last - self.k)
+            if self.order.metrics:  # users' metrics need the iterates at every sample
+                n = min(n, int(self.order.samples[len(self.error)]) - self.k)
             self.state, out = program.record(args, self.state, np.int64(self.k), n=n)
             kept = jax.tree.map(np.asarray, out)
             chunks.append(kept)
@@ -249,7 +252,9 @@ class _RecordedBlock(_SampledBlock):
             if self.order.checkpoint.stop.is_set():
                 raise Stopped
         if chunks:
-            channels += self._channels(program.traffic.wires, chunks, np.arange(start, self.k))
+            channels += self._channels(
+                program.traffic["recorded step"].wires, chunks, np.arange(start, self.k)
+            )
         return self._outcome(tuple(channels))
 
     def _pick(self, kept: Any, targets: set[int]) -> None:
@@ -260,6 +265,8 @@ class _RecordedBlock(_SampledBlock):
             self.diverged[is_lost(off) & (self.diverged < 0)] = self.k
             if self.k in targets:
                 self._note(off, apart)
+        if self.k in targets:
+            self._measure_users(self.simulation.estimates(self.state))
         self.order.tick(len(error) * len(self.diverged))
 
     def _channels(self, wires: Any, chunks: list[Any], iterations: Ints) -> list[Channel]:
@@ -297,20 +304,19 @@ def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
 
 def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
     """From the exchanges that a step really made, per iteration."""
-    seen, dim = simulation.program.traffic, simulation.plan.dim
-    if (
-        not seen.rounds and simulation.program.first_traffic is not None
-    ):  # one special iteration only
-        seen = simulation.program.first_traffic
+    named, dim = simulation.program.traffic, simulation.plan.dim
+    # a first iteration that differs is not what later ones cost, unless it is the only one
+    which = "first" if simulation.algorithm.first_differs and iterations == 1 else "step"
+    seen = named[which] if which in named else named[f"recorded {which}"]
     arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
-    steady = [use for use in seen.uses if use[2]]
-    vectors = float(sum(arcs[links] for links, numbers, _ in steady if numbers == dim))
-    numbers = float(sum(arcs[links] * numbers for links, numbers, _ in steady))
+    steady = [use for use in seen.uses if use.always]
+    vectors = float(sum(arcs[use.links] for use in steady if not use.scalar))
+    numbers = float(sum(arcs[use.links] * use.numbers for use in steady))
     if len(steady) < len(seen.uses):
         woken = float(awake.mean()) / iterations
         vectors += woken
         numbers += woken * dim
-    used = max((arcs[links] for links, _, _ in seen.uses), default=0)
+    used = max((arcs[use.links] for use in seen.uses), default=0)
     return Traffic(
         rounds_per_iteration=seen.rounds,
         links=used,

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import PUBLIC, Stream, agent_keys, trial_keys
-from hushgrad.exchange import Links
+from hushgrad.exchange import Links, Pull, Push
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.agent import AgentDriver, Local, LocalKeys, LocalWeights, Payload
-from hushgrad.simulate.links import KINDS, link_numbers, two_hop_weights
+from hushgrad.simulate.links import link_numbers, two_hop_weights
 from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
@@ -32,11 +32,11 @@ def locals_of(
         for links, g in reach.items()
     }
     weights: dict[str, list[LocalWeights]] = {}
-    for letter in algorithm.needs:
-        w = network.weights(KINDS[letter])
+    for letter, kind in algorithm.needs.items():
+        w = network.weights(kind)
         weights[letter] = _local_weights(graph.senders, graph.receivers, w.links, w.own)
         if two_hop is not None:
-            _, square, own = two_hop_weights(network, two_hop, KINDS[letter])
+            _, square, own = two_hop_weights(network, two_hop, kind)
             weights[letter + "2"] = _local_weights(two_hop.senders, two_hop.receivers, square, own)
     numbers = link_numbers(graph) if algorithm.undirected else np.zeros(0, np.int64)
     of_link = {
@@ -115,17 +115,22 @@ class Mail:
     wished.
     """
 
-    def __init__(self, dim: int, *, counts_from: int, keep: bool):
-        self.dim, self.counts_from, self.keep = dim, counts_from, keep
+    def __init__(self, *, counts_from: int, keep: bool):
+        self.counts_from, self.keep = counts_from, keep
         self.kinds: dict[tuple[int, int], Any] = {}
         self.rounds = self.vectors = self.numbers = 0
         self.kept: dict[tuple[int, int], dict[tuple[int, int, int], Any]] = {}
 
     def note(
-        self, k: int, turn: int, kinds: tuple[str, ...], mail: dict[tuple[int, int], Payload]
+        self,
+        k: int,
+        turn: int,
+        asked: tuple[Push | Pull, ...],
+        mail: dict[tuple[int, int], Payload],
     ) -> None:
         """The mail {(sender, receiver): payloads} of round `turn` of iteration k."""
-        self.kinds |= {(turn, e): kind for e, kind in enumerate(kinds)}
+        for e, exchange in enumerate(asked):
+            self.kinds[turn, e] = "push" if isinstance(exchange, Push) else "pull"
         counted = k >= self.counts_from
         self.rounds += counted
         for link, payload in mail.items():
@@ -133,7 +138,7 @@ class Mail:
                 if vector is None:
                     continue
                 if counted:
-                    self.vectors += len(vector) == self.dim
+                    self.vectors += not getattr(asked[e], "scalar", False)
                     self.numbers += len(vector)
                 if self.keep:
                     self.kept.setdefault((turn, e), {})[k, *link] = vector
@@ -158,7 +163,7 @@ def _channels(mails: list[Mail], iterations: int) -> tuple[Channel, ...]:
         kept = [mail.kept.get(place, {}) for mail in mails]
         links = sorted({(i, j) for messages in kept for _, j, i in messages})
         number = {(j, i): n for n, (i, j) in enumerate(links)}
-        width = len(next(iter(kept[0].values())))
+        width = len(next(vector for messages in kept for vector in messages.values()))
         values = np.zeros((len(mails), iterations, len(links), width))
         awake = np.zeros((len(mails), iterations, len(links)), bool)
         for t, messages in enumerate(kept):
@@ -196,7 +201,7 @@ def simulate(order: Order) -> Outcome:
         solution = every_solution[trial if order.problem.n_trials is not None else 0]
         # a first iteration that differs is not what later ones cost, unless it is the only one
         counts_from = int(order.algorithm.first_differs and iterations > 1)
-        mail = Mail(d, counts_from=counts_from, keep=order.transcript)
+        mail = Mail(counts_from=counts_from, keep=order.transcript)
         mails.append(mail)
         team = Team(
             order.algorithm, order.problem, order.network, order.x0[t], seed=order.seed, trial=trial
@@ -216,9 +221,15 @@ def simulate(order: Order) -> Outcome:
                 break
             if k < iterations:
                 for turn, sent in enumerate(team.iterate()):
-                    mail.note(k, turn, team.agents[0].kinds, sent)
+                    mail.note(k, turn, team.agents[0].asked, sent)
                 order.tick(1)
-    done = iterations if diverged[0] < 0 else max(2, int(diverged[0]))
+    done = iterations
+    if (diverged >= 0).all():  # nothing follows
+        done = max(1, int(diverged.max()))
+        ended = int(np.searchsorted(order.samples, done)) + 1
+        error, consensus = error[:, :ended], consensus[:, :ended]
+        metrics = {name: values[:, :ended] for name, values in metrics.items()}
+    first = iterations if diverged[0] < 0 else max(mails[0].counts_from + 1, int(diverged[0]))
     graph = order.network.graph
     reached = graph.two_hop() if order.algorithm.links is Links.TWO_HOP else graph
     links = reached.n_arcs if mails[0].numbers else 0
@@ -228,6 +239,6 @@ def simulate(order: Order) -> Outcome:
         x=x,
         metrics=metrics,
         diverged=diverged,
-        traffic=mails[0].traffic(done, links, graph.n_arcs),
-        channels=_channels(mails, iterations) if order.transcript else (),
+        traffic=mails[0].traffic(first, links, graph.n_arcs),
+        channels=_channels(mails, done) if order.transcript else (),
     )

@@ -1,0 +1,44 @@
+"""On what it was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import cores
+
+
+def describe() -> dict[str, Any]:
+    return {
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "cores": len(cores()),
+        "memory_gb": _memory_gb(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("hushgrad", "jax", "jaxlib", "numpy")},
+        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+def _field(file: str, name: str) -> str | None:
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
+    return next(found, None)
+
+
+def _memory_gb() -> float | None:
+    total = _field("/proc/meminfo", "MemTotal")  # in kB
+    return None if total is None else round(int(total.split()[0]) * 1024 / 1e9, 1)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,215 @@
+"""The tasks of a worker: workloads against the limit, growing sizes, one of the peers' sizes."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import hushgrad as hg
+from benchmarks.limit import Limit, NoCompilerError, TrialsLimit
+from benchmarks.runners import Clocked, Engine, Floats, Runner, interleave
+from benchmarks.workloads import (
+    CHECKED,
+    SEED,
+    STEPS,
+    TOLERANCE,
+    WORKLOADS,
+    Workload,
+    algorithm,
+    by_autodiff,
+)
+
+MB = 1e6
+
+
+def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
+    """The engine and the limit in interleaved rounds; with one thread every form there is."""
+    chosen = WORKLOADS[name]
+    network, problem = chosen.build()
+    x0 = np.random.default_rng(SEED).normal(size=(network.n_agents, problem.dim))
+    case = _Case(chosen, network, problem, x0, threads)
+    before = _memory_before()
+    engine, costs = _first_engine(case)
+    memory = {"peak_mb": _peak(), "engine_mb": _peak() - before}  # the limit is not yet there
+
+    runners: dict[str, Runner] = {"engine ds": engine}
+    if threads == 1:
+        if chosen.has_autodiff:
+            runners["engine autodiff"] = case.engine("ds", by_autodiff(problem))
+        runners |= {f"engine {form}": case.engine(form) for form in chosen.forms if form != "ds"}
+    skipped: list[str] = []
+    try:
+        forms = [r.split()[1] for r in runners if not r.endswith("autodiff")]
+        runners |= {f"limit {form}": case.limit(form) for form in forms}
+    except NoCompilerError as error:
+        skipped.append(f"the C limit of {name}: {error}")
+
+    clocked = {title: Clocked(runner) for title, runner in runners.items()}
+    if chosen.per_round is None:
+        for each in clocked.values():
+            each.run(CHECKED)
+        agreement = _agreement(clocked)
+        for each in clocked.values():
+            each.calibrate(seconds)
+        interleave(list(clocked.values()), rounds)
+    else:  # the rounds are themselves the iterations after which both must agree
+        for each in clocked.values():
+            each.n = max(chosen.per_round, -(-CHECKED // rounds))
+        interleave(list(clocked.values()), rounds)
+        agreement = _agreement(clocked)
+    times = {title: each.summary() for title, each in clocked.items()}
+    return {
+        "title": chosen.title,
+        "trials": chosen.trials,
+        "threads": threads,
+        "rounds": rounds,
+        **costs,
+        "memory": memory,
+        "agreement": agreement,
+        "times": times,
+        "ratios": _ratios(times),
+        "stolen": _stolen(times) if threads == 1 else None,
+        "skipped": skipped,
+    }
+
+
+class _Case:
+    """A workload made, ready for runners."""
+
+    def __init__(
+        self,
+        chosen: Workload,
+        network: hg.Network,
+        problem: hg.Problem,
+        x0: Floats,
+        threads: int,
+    ):
+        self.chosen, self.network, self.problem = chosen, network, problem
+        self.x0, self.threads = x0, threads
+
+    def engine(self, form: str, problem: hg.Problem | None = None) -> Engine:
+        return Engine(
+            algorithm(form), problem or self.problem, self.network, self.x0,
+            trials=self.chosen.trials, threads=self.threads,
+        )  # fmt: skip
+
+    def limit(self, form: str) -> Limit | TrialsLimit:
+        scale, power = STEPS[form]
+        settings: dict[str, Any] = {"scale": scale, "power": power, "seed": SEED}
+        parts = (self.network, self.problem, self.x0)
+        if self.chosen.trials > 1:
+            trials = self.chosen.trials
+            return TrialsLimit(*parts, trials=trials, threads=self.threads, **settings)
+        return Limit(*parts, form=form, threads=self.threads, **settings)
+
+
+def _first_engine(case: _Case) -> tuple[Engine, dict[str, float]]:
+    """The engine at iteration 0, and what it took to come to speed."""
+    started = time.perf_counter()
+    engine = case.engine("ds")
+    ready = time.perf_counter()
+    first, _ = Clocked(engine).run(1)
+    steady, _ = Clocked(engine).run(1)
+    engine.restart()
+    return engine, {"setup_seconds": ready - started, "compile_seconds": max(0.0, first - steady)}
+
+
+def _agreement(clocked: Mapping[str, Clocked]) -> dict[str, Any]:
+    """How far the engine and the limit are apart, as a part of the largest number."""
+    result: dict[str, Any] = {}
+    for title, each in clocked.items():
+        role, form = title.split()
+        limit = clocked.get("limit ds" if form == "autodiff" else f"limit {form}")
+        if role == "engine" and limit is not None:
+            x, y = each.runner.x, limit.runner.x
+            difference = float(np.abs(x - y).max() / np.abs(y).max())
+            result[form] = {
+                "iterations": each.k,
+                "difference": difference,
+                "ok": bool(difference <= TOLERANCE),  # false for NaN too
+            }
+    return result
+
+
+def _ratios(times: Mapping[str, Any]) -> dict[str, Any]:
+    """Medians over rounds of the ratios within a round."""
+
+    def ratio(above: str, below: str) -> dict[str, float] | None:
+        if above not in times or below not in times:
+            return None
+        rounds = [a / b for a, b in zip(times[above]["wall"], times[below]["wall"], strict=True)]
+        return {"median": statistics.median(rounds), "least": min(rounds), "most": max(rounds)}
+
+    found = {
+        "ds": ratio("engine ds", "limit ds"),
+        "autodiff": ratio("engine autodiff", "limit ds"),
+        "lazy": ratio("engine lazy", "engine ds"),
+        "square": ratio("engine square", "engine ds"),
+        "lazy to limit": ratio("engine lazy", "limit lazy"),
+        "square to limit": ratio("engine square", "limit square"),
+    }
+    return {what: value for what, value in found.items() if value is not None}
+
+
+def _stolen(times: Mapping[str, Any]) -> float:
+    """The part of the time that other processes had of our core."""
+    wall = sum(sum(each["wall"]) * each["iterations_per_round"] for each in times.values())
+    cpu = sum(sum(each["cpu"]) * each["iterations_per_round"] for each in times.values())
+    return max(0.0, 1 - cpu / wall)
+
+
+def _peak() -> float:
+    """The most memory that this process had, in MB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MB
+
+
+def _memory_before() -> float:
+    """The memory of this process before the engine comes, in MB; JAX's own does not count."""
+    jnp.zeros(1).block_until_ready()
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return _peak()
+    return pages * resource.getpagesize() / MB
+
+
+def point(
+    n_agents: int, s: int, d: int, degree: int, trials: int, seconds: float
+) -> dict[str, Any]:
+    """PDG-DS at one size: time of an iteration, and the memory that the engine added."""
+    network = hg.Network(hg.graphs.random_regular(n_agents, degree))
+    problem = hg.problems.estimation(n_agents=n_agents, s=s, d=d)
+    problem.solution()
+    before = _memory_before()
+    engine = Engine(algorithm("ds"), problem, network, np.zeros((n_agents, d)), trials=trials)
+    clocked = Clocked(engine)
+    clocked.calibrate(seconds)
+    interleave([clocked], 3)
+    return {
+        "seconds_per_iteration": clocked.summary()["seconds_per_iteration"],
+        "engine_mb": max(0.0, _peak() - before),
+    }
+
+
+def gradient_descent(file: str, iterations: int, repeats: int) -> dict[str, Any]:
+    """DGD through `hg.run`, as its peers run it."""
+    given = np.load(file)
+    network = hg.Network(given["edges"])
+    problem = hg.problems.estimation_from(given["M"], given["z"], sigma=given["sigma"])
+    dgd = hg.DGD(stepsize=hg.stepsizes.constant(float(given["stepsize"])))
+    times: list[float] = []
+    x: Any = None
+    for _ in range(repeats + 1):  # the first one compiles
+        started = time.perf_counter()
+        x = hg.run(dgd, problem, network, iterations=iterations, progress=False).x[0]
+        times.append((time.perf_counter() - started) / iterations)
+    return {"seconds_per_iteration": statistics.median(times[1:]), "x": x.tolist()}

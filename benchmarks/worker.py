@@ -1,0 +1,33 @@
+"""One measurement in a process of its own: `python -m benchmarks.worker TASK '{"key": value}'`.
+
+A process for each, since XLA counts its cores once, and memory is known by its peak only. The
+result is one JSON document on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+
+def pin(cores: int) -> bool:
+    """Keep this process on so many cores, the last ones; False where the system cannot."""
+    if not hasattr(os, "sched_setaffinity"):
+        return False
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[-cores:])
+    return True
+
+
+def main(task: str, settings: dict[str, Any]) -> None:
+    is_pinned = pin(settings.pop("cores"))  # before JAX is imported and counts them
+    from benchmarks import measure
+
+    result = getattr(measure, task)(**settings)
+    print(json.dumps(result | {"pinned": is_pinned}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

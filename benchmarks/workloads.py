@@ -1,0 +1,123 @@
+"""What is measured: the workloads a to f, the algorithms on them, and the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hushgrad as hg
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.problems import losses
+
+SEED = 1
+CHECKED = 100  # iterations after which the engine and the limit must still agree …
+TOLERANCE = 1e-12  # … to this part of the largest number
+
+# Stepsizes small enough for every workload, so that iterates of any length of run stay finite.
+# name: (scale, power) of λ = scale / n^power
+STEPS = {"ds": (0.05, 1), "lazy": (0.002, 0), "square": (0.002, 0)}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A problem on a network, and what may be asked of it."""
+
+    name: str
+    title: str
+    build: Callable[[], tuple[hg.Network, hg.Problem]]
+    trials: int = 1
+    forms: tuple[str, ...] = ("ds",)
+    has_autodiff: bool = False
+    per_round: int | None = None  # iterations, where a hundred take long: all rounds then make them
+    is_quick: bool = True  # part of `--quick`
+
+
+def _paper() -> tuple[hg.Network, hg.Problem]:
+    return hg.Network(hg.graphs.paper()), hg.problems.estimation(n_agents=5, s=3, d=2)
+
+
+def _hundred() -> tuple[hg.Network, hg.Problem]:
+    graph = hg.graphs.erdos_renyi(100, 6 / 99, seed=1)
+    return hg.Network(graph, "lazy_metropolis"), hg.problems.estimation(n_agents=100, s=20, d=50)
+
+
+def _ring() -> tuple[hg.Network, hg.Problem]:
+    graph = hg.graphs.small_world(10_000, 6, p=0.0)  # a ring, with chords over two and three
+    return hg.Network(graph), hg.problems.estimation(n_agents=10_000, s=5, d=10)
+
+
+def _logistic() -> tuple[hg.Network, hg.Problem]:
+    m, n, d = 20, 2000, 1000
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(m, n, d)) / np.sqrt(d)
+    data = {
+        "X": X,
+        "y": np.sign(X @ rng.normal(size=d)),
+        "weight": np.ones((m, n)),
+        "penalty": np.full((m, d), 1 / m),
+    }
+    # hg.problems.logistic without the seconds that its θ* takes at this size, which no step needs
+    problem = hg.Problem(
+        losses.logistic,
+        data,
+        dim=d,
+        gradient=losses.logistic_gradient,
+        solution=np.zeros(d),
+        name="logistic",
+    )
+    return hg.Network(hg.graphs.ring(m)), problem
+
+
+def _million() -> tuple[hg.Network, hg.Problem]:
+    graph = hg.graphs.random_regular(1_000_000, 6)
+    return hg.Network(graph), hg.problems.estimation(n_agents=1_000_000, s=3, d=10)
+
+
+ALL_FORMS = ("ds", "lazy", "square")
+
+WORKLOADS = {
+    w.name: w
+    for w in (
+        Workload("a", "5 agents, s = 3, d = 2, one long run", _paper,
+                 forms=ALL_FORMS, has_autodiff=True),
+        Workload("b", "the same, 1000 trials at once", _paper, trials=1000, has_autodiff=True),
+        Workload("c", "100 agents of mean degree 6, s = 20, d = 50", _hundred,
+                 forms=ALL_FORMS, has_autodiff=True),
+        Workload("d", "10 000 agents on a ring with chords, degree 6, s = 5, d = 10", _ring,
+                 forms=ALL_FORMS, has_autodiff=True),
+        Workload("e", "20 agents, logistic, d = 1000, 2000 samples each", _logistic,
+                 per_round=15),
+        Workload("f", "1 000 000 agents, random regular of degree 6, s = 3, d = 10", _million,
+                 per_round=15, is_quick=False),
+    )
+}  # fmt: skip
+
+# (workload, what) → the most that the median ratio may be on a quiet machine, one core.
+# ds and autodiff: to the C limit of PDG-DS; lazy and square: to the engine's own PDG-DS.
+TARGETS: dict[tuple[str, str], float] = {
+    **{(name, "ds"): most for name, most in zip("abcdef", (3, 2, 2, 1.8, 1.6, 1.5), strict=True)},
+    **{(name, "autodiff"): most for name, most in zip("abcd", (3, 4, 2, 1.9), strict=True)},
+    **{(name, "lazy"): 1.6 for name in "acd"},
+    **{(name, "square"): 2.0 for name in "acd"},
+}
+
+
+def algorithm(form: str) -> Algorithm:
+    scale, power = STEPS[form]
+    if form == "ds":
+        return hg.PDGDS(stepsize=hg.stepsizes.diminishing(scale=scale, power=power))
+    return hg.PDGNDS(form=form, stepsize=hg.stepsizes.constant(scale))  # type: ignore[arg-type]
+
+
+def _plain_loss(theta: Any, data: Any) -> Any:
+    """What a user would write of the estimation problem."""
+    residual = data["z"] - data["M"] @ theta
+    return (residual**2).sum() + data["sigma"] * (theta**2).sum()
+
+
+def by_autodiff(problem: hg.Problem) -> hg.Problem:
+    """The same estimation problem, given by nothing but its loss."""
+    return hg.Problem(_plain_loss, problem.data, dim=problem.dim, solution=problem.solution())
