@@ -200,16 +200,22 @@ def point(
     }
 
 
-def gradient_descent(file: str, iterations: int, repeats: int) -> dict[str, Any]:
-    """DGD through `hg.run`, as its peers run it."""
+def gradient_descent(
+    file: str, iterations: int, repeats: int, ends: list[int]
+) -> dict[str, Any]:
+    """DGD through `hg.run`, as its peers run it; and where it is after the peers' iterations."""
     given = np.load(file)
     network = hg.Network(given["edges"])
     problem = hg.problems.estimation_from(given["M"], given["z"], sigma=given["sigma"])
     dgd = hg.DGD(stepsize=hg.stepsizes.constant(float(given["stepsize"])))
+
+    def run(n: int) -> Any:
+        return hg.run(dgd, problem, network, iterations=n, progress=False).x[0]
+
+    x = {n: run(n).tolist() for n in ends}  # the first of them compiles
     times: list[float] = []
-    x: Any = None
-    for _ in range(repeats + 1):  # the first one compiles
+    for _ in range(repeats):
         started = time.perf_counter()
-        x = hg.run(dgd, problem, network, iterations=iterations, progress=False).x[0]
+        run(iterations)
         times.append((time.perf_counter() - started) / iterations)
-    return {"seconds_per_iteration": statistics.median(times[1:]), "x": x.tolist()}
+    return {"seconds_per_iteration": statistics.median(times), "x": x}

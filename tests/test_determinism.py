@@ -56,11 +56,12 @@ def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
     """Threads may be more or fewer: which trials share a block is the same everywhere."""
     seen = []
     original = stacked._run_block
-    monkeypatch.setattr(
-        stacked,
-        "_run_block",
-        lambda order, part: seen.append(part.tolist()) or original(order, part),
-    )
+
+    def watched(order, number, part):
+        seen.append(part.tolist())
+        return original(order, number, part)
+
+    monkeypatch.setattr(stacked, "_run_block", watched)
     run(hg.PDGDS(), trials=21, iterations=3)
     assert sorted(seen) == [list(range(11)), [*range(11, 21), 20]]
 

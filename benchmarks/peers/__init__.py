@@ -36,23 +36,20 @@ def compare(python: str) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
         for size in SIZES:
             file = Path(directory, f"{size}.npz")
             _write(size, file)
-            long = worker(
+            ours = worker(
                 "gradient_descent", on=1, file=str(file), iterations=ITERATIONS[size],
-                repeats=REPEATS,
+                repeats=REPEATS, ends=sorted({peer[3][size] for peer in PEERS}),
             )  # fmt: skip
-            rows[size].append(_row("hushgrad", hg.__version__, long, agrees=True))
+            rows[size].append(_row("hushgrad", hg.__version__, ours, agrees=True))
             for script, name, _, iterations in present:
-                n = iterations[size]
-                ours = worker(
-                    "gradient_descent", on=1, file=str(file), iterations=n, repeats=0
-                )
-                settings = [str(file), str(n), str(REPEATS), str(cores()[-1])]
+                n = str(iterations[size])
+                settings = [str(file), n, str(REPEATS), str(cores()[-1])]
                 try:
                     found = call([python, str(Path(__file__).with_name(script)), *settings], name)
                 except WorkerError as error:
                     skipped.append(f"{name}: {error}")
                     continue
-                apart = np.abs(np.array(found["x"]) - np.array(ours["x"])).max()
+                apart = np.abs(np.array(found["x"]) - np.array(ours["x"][n])).max()
                 agrees = bool(apart <= TOLERANCE)
                 rows[size].append(_row(name, found["version"], found, agrees=agrees))
             rows[size].sort(key=lambda row: row["seconds_per_iteration"])

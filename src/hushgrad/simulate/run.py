@@ -19,7 +19,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
 from hushgrad.simulate.checkpoint import Checkpoint, digest
-from hushgrad.simulate.order import Order
+from hushgrad.simulate.order import LOST, Order
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.transcript import Transcript
@@ -114,17 +114,18 @@ def run(
                 ),
             )
         )
+    error = np.where(outcome.error > LOST, np.inf, outcome.error)
     solution = problem.solution()
     solution = solution if problem.n_trials is None else solution[numbers]
     return Run(
         title=algorithm.title,
         label=name,
-        error=outcome.error,
+        error=error,
         consensus=outcome.consensus,
-        iterations=samples[: outcome.error.shape[1]],
+        iterations=samples[: error.shape[1]],
         x=outcome.x,
         solution=solution,
-        status=_statuses(outcome.error[:, -1], outcome.diverged, solution, tolerance),
+        status=_statuses(error[:, -1], outcome.diverged, solution, tolerance),
         trials=numbers,
         seed=seed,
         traffic=outcome.traffic,
