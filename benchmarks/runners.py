@@ -129,7 +129,9 @@ class Clocked:
 
 
 def interleave(clocked: list[Clocked], rounds: int) -> None:
-    """All of them in turn, so that what disturbs the machine disturbs them alike."""
-    for _ in range(rounds):
-        for each in clocked:
+    """All of them in turn, so that what disturbs the machine disturbs them alike; every other round
+    backwards, so that nobody always comes after the same one.
+    """
+    for r in range(rounds):
+        for each in reversed(clocked) if r % 2 else clocked:
             each.round()

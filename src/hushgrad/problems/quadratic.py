@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrad.errors import ProblemError
+from hushgrad.errors import ProblemError, optional
 from hushgrad.problems.checks import (
     check_array,
     check_count,
@@ -19,6 +19,8 @@ from hushgrad.problems.checks import (
     pad,
 )
 from hushgrad.problems.problem import Problem
+
+UNROLLED = 16  # entries of M up to which products are written out for JAX
 
 
 def estimation(
@@ -143,7 +145,20 @@ def _misfit(theta: Any, data: Any) -> Any:
 
 def _misfit_gradient(theta: Any, data: Any) -> Any:
     M = data["M"]
+    if M.size <= UNROLLED and not isinstance(theta, np.ndarray):
+        return _unrolled_gradient(theta, data)
     return 2 * (M.T @ (M @ theta - data["z"]) + data["sigma"] * theta)
+
+
+def _unrolled_gradient(theta: Any, data: Any) -> Any:
+    """The same entry by entry: compilers fuse this with what follows, and small products not."""
+    M, z, sigma = data["M"], data["z"], data["sigma"]
+    s, d = M.shape
+    residual = [sum(M[a, c] * theta[c] for c in range(d)) - z[a] for a in range(s)]
+    entries = [
+        2 * (sum(M[a, c] * residual[a] for a in range(s)) + sigma * theta[c]) for c in range(d)
+    ]
+    return optional("jax.numpy", "sim").stack(entries)
 
 
 def _estimate(data: Any) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from hushgrad.exchange import (
 )
 from hushgrad.simulate.view import Slots, View
 
-_LANES = 1
+_LANES = 8  # float64 numbers in a vector register
 _UNROLL = 32  # slots written out one by one; wider buckets are reduced in a loop
 
 
@@ -131,7 +131,7 @@ class Environment:
             self.places[draw] = slice(rows, rows + n)
             rows += n
         # whole vectors only: a remainder of a few rows costs as much as a vector each
-        short = -rows % _LANES
+        short = -rows % _LANES if self.plan.n_trials < _LANES else 0
         self.fresh = tuple(
             jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
             for words in zip(*parts, strict=True)
