@@ -233,3 +233,9 @@ def test_bad_input_is_exit_code_2_and_one_message_on_stderr(arguments, said, stu
     assert said in result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+
+
+def test_square_says_how_many_links_it_needs_besides_the_graph(study):
+    study.write_text(STUDY.replace('name = "PDGNDS"', 'name = "PDGNDS"\nform = "square"', 1))
+    said = call("run", study).stderr
+    assert "PDG-NDS (square) also sends between agents two hops apart: 2 links" in said

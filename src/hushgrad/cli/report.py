@@ -111,6 +111,12 @@ def present(
         print_json({**document, "results": records, "files": [str(path) for path in files.written]})
     else:
         print_table(records, title)
+        for label, extra in {r["algorithm"]: r["extra_links"] for r in records}.items():
+            if extra and not quiet:
+                note(
+                    f"{label} also sends between agents two hops apart: {extra // 2} links that "
+                    "the graph does not have."
+                )
         if files.written and not quiet:
             note(f"wrote {', '.join(str(path) for path in files.written)}")
     if all(record["diverged"] == record["trials"] for record in records):
