@@ -7,6 +7,7 @@ wire from the exchanges that they answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,10 +29,10 @@ from hushgrad.exchange import (
     Shares,
     Square,
 )
+from hushgrad.simulate.layout import GROUP, UNROLLED
 from hushgrad.simulate.view import Slots, View
 
 _LANES = 8  # float64 numbers in a vector register
-_UNROLL = 32  # slots written out one by one; wider buckets are reduced in a loop
 
 
 def _get(values: Array, index: Array) -> Array:
@@ -243,11 +244,8 @@ class Fleet(View):
         return _get(values, self.env.table(links, "source"))
 
     def sum_out(self, values: Array, links: Links = Links.GRAPH) -> Array:
-        total = _sum_slots(
-            self.env.buckets(links, out=True),
-            lambda at, t, _: _rows(values, at, t),
-            values.shape[1:],
-        )
+        buckets = self.env.buckets(links, out=True)
+        total = _sum_slots(buckets, lambda cut: cut(values), values.shape[1:])
         turn = self.env.table(links, "from_out")
         return total if turn is None else _get(total, turn)
 
@@ -319,14 +317,13 @@ class Fleet(View):
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
         weights = [self._receiving(matrix, links, entry) for matrix, _ in parts]
 
-        def slot(at: slice, t: int, bucket: tuple[int, int, int]) -> Array:
-            del t, bucket
+        def slot(cut: Cut) -> Array:
             total: Any = None
             for (matrix, vector), weight in zip(parts, weights, strict=True):
                 if isinstance(matrix, Shares):
-                    term = _get(vector[1], entry[at])
+                    term = _get(vector[1], cut(entry))
                 else:
-                    term = weight[at] * _get(vector, neighbour[at])
+                    term = cut(weight) * _get(vector, cut(neighbour))
                 total = term if total is None else total + term
             return total
 
@@ -403,7 +400,7 @@ class Recorder(Fleet):
         entry = self.env.table(links, "entry")
         received = _sum_slots(
             self.env.buckets(links, out=False),
-            lambda at, *_: _get(messages, entry[at]),
+            lambda cut: _get(messages, cut(entry)),
             own.shape[1:],
         )
         turn = self.env.table(links, "from_into")
@@ -420,28 +417,28 @@ class Recorder(Fleet):
         return self.env.args["sending"][links, name][:, None, None] * at_sender
 
 
-def _rows(values: Array, at: slice, t: int) -> Array:
-    del t
-    return values[at]
+type Cut = Callable[[Array], Array]  # the rows of a flat slot array that belong to one slot
 
 
-def _sum_slots(buckets: Any, term: Any, shape: tuple[int, ...]) -> Array:
-    """Σ over each agent's slots of `term(flat entries, slot, bucket)`, bucket by bucket."""
+def _sum_slots(buckets: Any, term: Callable[[Cut], Array], shape: tuple[int, ...]) -> Array:
+    """Σ over each agent's slots of `term`, bucket by bucket."""
     sums: list[Array] = []
     offset = 0
-    for bucket in buckets:
-        low, high, width = bucket
+    for low, high, width in buckets:
         n = high - low
+
+        def slot(t: Any, offset: int = offset, n: int = n) -> Array:
+            return term(lambda rows: lax.dynamic_slice_in_dim(rows, offset + t * n, n))
+
+        def group(g: Any, total: Array, slot: Any = slot) -> Array:
+            return sum((slot(g * GROUP + t) for t in range(GROUP)), start=total)
+
         if width == 0:
             sums.append(jnp.zeros((n, *shape)))
-        elif width <= _UNROLL:
-            total = term(slice(offset, offset + n), 0, bucket)
-            for t in range(1, width):
-                total = total + term(slice(offset + t * n, offset + (t + 1) * n), t, bucket)
-            sums.append(total)
+        elif width <= UNROLLED:
+            sums.append(sum((slot(t) for t in range(1, width)), start=slot(0)))
         else:
-            every = term(slice(offset, offset + width * n), 0, bucket)
-            sums.append(every.reshape(width, n, *every.shape[1:]).sum(0))
+            sums.append(lax.fori_loop(0, width // GROUP, group, jnp.zeros((n, *shape))))
         offset += width * n
     return sums[0] if len(sums) == 1 else jnp.concatenate(sums)
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 
+UNROLLED = 32  # slots that are written out one by one; wider buckets loop over groups
+GROUP = 16  # slots of a group
 _WASTE = 1.15  # slots that may be padding before one more bucket pays
 _BUCKETS = 6
 _DEGREES = 64  # distinct degrees considered as bucket widths
@@ -68,6 +70,7 @@ class Side:
         """`ends[e]`: the agent to which arc e belongs here; its slots follow the arcs' order."""
         degree = np.bincount(ends, minlength=n_agents)
         widths = bucket_widths(degree)
+        widths = np.where(widths > UNROLLED, -(-widths // GROUP) * GROUP, widths)
         bucket = np.searchsorted(widths, degree)
         order = np.argsort(bucket, kind="stable")
         by_end = np.argsort(ends, kind="stable")

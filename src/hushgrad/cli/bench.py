@@ -1,0 +1,65 @@
+"""`hushgrad bench`: how fast the simulator is on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgrad.cli.terminal import Format, OutDirectory, OutputFormat
+from hushgrad.errors import InputError
+
+EPILOG = """
+[bold]Examples[/bold]
+
+hushgrad bench --quick
+
+hushgrad bench --workloads a,c --format json
+
+Exit code 1 means that the simulator and the C kernel disagree.
+"""
+
+
+def bench(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute: no million agents, peers or growing sizes.")
+    ] = False,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Of a,b,c,d,e,f; by default all.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", help="Interleaved rounds, 7 or more.")
+    ] = None,
+    two_cores: Annotated[bool | None, typer.Option(help="Two cores as well.")] = None,
+    peers: Annotated[bool | None, typer.Option(help="Other libraries on the same DGD.")] = None,
+    scaling: Annotated[bool | None, typer.Option(help="Time and memory as sizes grow.")] = None,
+    out: OutDirectory = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Measure the simulator against a C kernel, its peers, and growing sizes.
+
+    The benchmark is part of the source tree, not of the installed package: run it from a clone.
+    """
+    options = ["--format", output.value, *(["--quick"] if quick else [])]
+    for name, value in (("--workloads", workloads), ("--rounds", rounds)):
+        options += [] if value is None else [name, str(value)]
+    if out is not None:
+        options += ["--out", str(out.resolve())]
+    for name, wanted in (("two-cores", two_cores), ("peers", peers), ("scaling", scaling)):
+        options += [] if wanted is None else [f"--{name}" if wanted else f"--no-{name}"]
+    done = subprocess.run([sys.executable, "-m", "benchmarks", *options], cwd=_tree(), check=False)
+    raise typer.Exit(done.returncode)
+
+
+def _tree() -> Path:
+    """The source tree: here, or where an editable install points to."""
+    for tree in (Path.cwd(), Path(__file__).parents[3]):
+        if (tree / "benchmarks" / "kernel.c").exists():
+            return tree
+    raise InputError(
+        "the benchmark is run from a clone of hushgrad, but neither this directory nor the "
+        "installed package has benchmarks/. Clone the repository, then: make bench."
+    )

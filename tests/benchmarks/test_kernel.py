@@ -1,0 +1,102 @@
+"""The C kernel that serves as the limit does the same work as the simulator."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import hushgrad as hg
+from benchmarks import limit
+from hushgrad.errors import RiskWarning
+from hushgrad.problems import losses
+
+ITERATIONS = 100
+TOLERANCE = 1e-12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_a_compiler():
+    try:
+        limit.compiler()
+    except limit.NoCompilerError as error:
+        pytest.skip(f"benchmarks/kernel.c: {error}")
+
+
+def algorithm(form, scale, power):
+    if form == "ds":
+        return hg.PDGDS(stepsize=hg.stepsizes.diminishing(scale=scale, power=power))
+    return hg.PDGNDS(form=form, stepsize=hg.stepsizes.constant(scale))
+
+
+def run(form, problem, network, x0, *, scale, power, trials=1):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RiskWarning)
+        return hg.run(
+            algorithm(form, scale, power), problem, network,
+            iterations=ITERATIONS, trials=trials, seed=5, x0=x0,
+        ).x  # fmt: skip
+
+
+GRAPHS = {
+    "tiny, in registers": hg.graphs.paper(),
+    "star, too many colours for registers": hg.graphs.star(6),
+    "several blocks, unequal degrees": hg.graphs.erdos_renyi(150, 0.05, seed=2),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+@pytest.mark.parametrize("form", ["ds", "lazy", "square"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_kernel_agrees_with_the_simulator(graph, form, threads):
+    network = hg.Network(graph)
+    problem = hg.problems.estimation(n_agents=graph.n_agents, s=3, d=2, seed=1)
+    x0 = np.random.default_rng(0).normal(size=(graph.n_agents, 2))
+    step = {"scale": 0.05 if form == "ds" else 0.002, "power": int(form == "ds")}
+    kernel = limit.Limit(network, problem, x0, form=form, seed=5, threads=threads, **step)
+    kernel.advance(0, 33)  # odd: the buffers end swapped
+    kernel.advance(33, ITERATIONS - 33)
+    ours = run(form, problem, network, x0, **step)
+    assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
+
+
+# d that leaves every remainder of a vector, s with and without a remainder of four
+@pytest.mark.parametrize(("s", "d"), [(1, 1), (4, 15), (5, 10), (9, 21)])
+def test_the_kernel_agrees_at_every_shape(s, d):
+    network = hg.Network(hg.graphs.small_world(70, 4, 0.2))
+    problem = hg.problems.estimation(n_agents=70, s=s, d=d, seed=1)
+    x0 = np.random.default_rng(0).normal(size=(70, d))
+    kernel = limit.Limit(network, problem, x0, form="ds", seed=5, scale=0.05, power=1)
+    kernel.advance(0, ITERATIONS)
+    ours = run("ds", problem, network, x0, scale=0.05, power=1)
+    assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_trials_in_lanes_agree_with_the_simulator(threads):
+    network = hg.Network(hg.graphs.paper())
+    problem = hg.problems.estimation(n_agents=5, s=3, d=2)
+    x0 = np.random.default_rng(0).normal(size=(5, 2))
+    kernel = limit.TrialsLimit(
+        network, problem, x0, trials=37, seed=5, scale=0.05, power=1, threads=threads
+    )
+    kernel.advance(0, 33)
+    kernel.advance(33, ITERATIONS - 33)
+    ours = run("ds", problem, network, x0, scale=0.05, power=1, trials=37)
+    assert kernel.x.shape == ours.shape
+    assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_logistic_kernel_agrees_with_the_simulator(threads):
+    rng = np.random.default_rng(3)
+    m, n, d = 6, 30, 21
+    X, y = 3 * rng.normal(size=(m, n, d)), np.sign(rng.normal(size=(m, n)))
+    data = {"X": X, "y": y, "weight": np.ones((m, n)), "penalty": np.full((m, d), 0.1)}
+    problem = hg.Problem(losses.logistic, data, dim=d, gradient=losses.logistic_gradient)
+    network, x0 = hg.Network(hg.graphs.ring(m)), rng.normal(size=(m, d))
+    kernel = limit.Limit(
+        network, problem, x0, form="ds", seed=5, scale=0.01, power=1, threads=threads
+    )
+    kernel.advance(0, ITERATIONS)
+    ours = run("ds", problem, network, x0, scale=0.01, power=1)
+    assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()

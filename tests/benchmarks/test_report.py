@@ -1,0 +1,67 @@
+"""The benchmark fails where it must, and writes between its marks only."""
+
+import numpy as np
+import pytest
+
+from benchmarks import measure, report, runners
+
+
+class Still:
+    """A runner that stands at x and notes who ran before whom."""
+
+    def __init__(self, x, order=None):
+        self.x, self.order = np.array(x, float)[None], order if order is not None else []
+
+    def advance(self, k, n):
+        self.order.append((self, k, n))
+
+
+@pytest.mark.parametrize(
+    ("engine", "ok"), [(1000 + 9e-10, True), (1000 + 2e-9, False), (np.nan, False)]
+)
+def test_engine_and_limit_agree_relative_to_the_largest_number(engine, ok):
+    clocked = {
+        "engine ds": runners.Clocked(Still([0, engine])),
+        "limit ds": runners.Clocked(Still([0, 1000])),
+    }
+    assert measure._agreement(clocked)["ds"]["ok"] is ok
+
+
+def test_the_loss_by_autodiff_is_held_against_the_limit_of_ds():
+    clocked = {
+        "engine autodiff": runners.Clocked(Still([1])),
+        "limit ds": runners.Clocked(Still([2])),
+    }
+    assert measure._agreement(clocked)["autodiff"]["difference"] == 0.5
+
+
+def test_rounds_are_interleaved_and_every_runner_goes_on_where_it_was():
+    order = []
+    first, second = runners.Clocked(Still([0], order), n=3), runners.Clocked(Still([0], order), n=5)
+    runners.interleave([first, second], 3)
+    assert [k for runner, k, _ in order if runner is second.runner] == [0, 5, 10]
+    who = [runner is first.runner for runner, _, _ in order]
+    assert who == [True, False, False, True, True, False]
+    assert len(first.wall) == 3
+
+
+def test_ratios_are_medians_of_the_ratios_within_rounds():
+    times = {"engine ds": {"wall": [2.0, 30.0, 8.0]}, "limit ds": {"wall": [1.0, 10.0, 2.0]}}
+    assert measure._ratios(times)["ds"] == {"median": 3.0, "least": 2.0, "most": 4.0}
+
+
+def test_a_target_is_missed_above_its_ratio_only():
+    workloads = {"c": {"one_core": {"ratios": {"ds": {"median": 2.0}, "lazy": {"median": 1.61}}}}}
+    found = {(t["workload"], t["what"]): t["ok"] for t in report.targets(workloads)}
+    assert found == {("c", "ds"): True, ("c", "lazy"): False}
+
+
+def test_a_page_is_rewritten_between_the_marks_only(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
+    for block in ("new \\1", "newer"):
+        assert report.rewrite(page, block)
+    assert page.read_text() == "before\n<!-- bench:begin -->\nnewer\n<!-- bench:end -->\nafter\n"
+    page.write_text("no marks\n")
+    assert not report.rewrite(page, "new")
+    assert page.read_text() == "no marks\n"
