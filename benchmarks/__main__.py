@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import sys
 from pathlib import Path
@@ -60,7 +60,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "machine": machine.describe(),
         "options": {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()},
         "workloads": {},

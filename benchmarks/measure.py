@@ -200,9 +200,7 @@ def point(
     }
 
 
-def gradient_descent(
-    file: str, iterations: int, repeats: int, ends: list[int]
-) -> dict[str, Any]:
+def gradient_descent(file: str, iterations: int, repeats: int, ends: list[int]) -> dict[str, Any]:
     """DGD through `hg.run`, as its peers run it; and where it is after the peers' iterations."""
     given = np.load(file)
     network = hg.Network(given["edges"])

@@ -45,9 +45,8 @@ def cores() -> list[int]:
 def call(command: list[str], name: str) -> dict[str, Any]:
     """The JSON document that a command prints last."""
     done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     if done.returncode:
         raise WorkerError(f"{name} failed: {done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -55,9 +55,7 @@ def targets(workloads: dict[str, Any]) -> list[dict[str, Any]]:
         if ratio is not None:
             value = ratio["median"]
             ok = value <= most
-            found.append(
-                {"workload": name, "what": what, "most": most, "ratio": value, "ok": ok}
-            )
+            found.append({"workload": name, "what": what, "most": most, "ratio": value, "ok": ok})
     return found
 
 
@@ -143,8 +141,9 @@ def rewrite(path: Path, block: str) -> bool:
 def _headline(results: dict[str, Any]) -> str:
     m = results["machine"]
     return (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, Python {m['python']}, "
-        f"jax {m['jax']}, numpy {m['numpy']}; hushgrad {m['hushgrad']}, {results['date'][:10]}."
+        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "
+        f"Python {m['python']}, jax {m['jax']}, numpy {m['numpy']}; "
+        f"hushgrad {m['hushgrad']}, {results['date'][:10]}."
     )
 
 
@@ -239,7 +238,9 @@ def main(file: Path) -> None:
     results = json.loads(file.read_text(encoding="utf-8"))
     for page, is_short in (("docs/performance.md", False), ("README.md", True)):
         done = rewrite(ROOT / page, markdown(results, is_short=is_short))
-        print(f"{page}: {'written' if done else 'has no <!-- bench:begin --> … <!-- bench:end -->'}")
+        print(
+            f"{page}: {'written' if done else 'has no <!-- bench:begin --> … <!-- bench:end -->'}"
+        )
     picture = file.with_name(PICTURE)
     if picture.exists():
         shutil.copyfile(picture, ROOT / "docs" / "images" / PICTURE)

@@ -1,4 +1,4 @@
-"""Peers on the same DGD: every one a script beside this file, run with an interpreter that has it."""
+"""Peers on the same DGD: each a script beside this file, run with an interpreter that has it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ PEERS = (
     ("run_tvopt.py", "tvopt", "tvopt", {"a": 500, "c": 50}),
     ("run_decent_bench.py", "decent-bench", "decent_bench", {"a": 500, "c": 50}),
 )
-ITERATIONS = {"a": 1_000_000, "c": 10_000}  # of hushgrad: enough for `hg.run`'s own start not to show
+ITERATIONS = {
+    "a": 1_000_000,
+    "c": 10_000,
+}  # of hushgrad: `hg.run`'s start must not show
 
 
 def compare(python: str) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
@@ -82,6 +85,4 @@ def _is_installed(python: str, peer: Any, skipped: list[str]) -> bool:
 def _write(size: str, file: Path) -> None:
     network, problem = WORKLOADS[size].build()
     network = hg.Network(network.graph, "metropolis")  # the rule that decent-bench has
-    np.savez(
-        file, **problem.data, W=network.matrix(), edges=network.graph.links, stepsize=STEPSIZE
-    )
+    np.savez(file, **problem.data, W=network.matrix(), edges=network.graph.links, stepsize=STEPSIZE)

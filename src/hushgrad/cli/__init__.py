@@ -17,7 +17,7 @@ from hushgrad.cli.terminal import handled
 
 # Each is a function of the same name in the module of that name, in the order of --help.
 # Those whose module is not there are left out.
-COMMANDS = ("demo", "new", "run", "compare", "cite")
+COMMANDS = ("demo", "new", "run", "compare", "cite", "bench")
 
 # Typer keeps line ends in these, so a paragraph is a line.
 _HELP = (
