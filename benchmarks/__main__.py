@@ -19,7 +19,11 @@ SECONDS, QUICK_SECONDS = 0.1, 0.03  # of one runner in a round
 def main(arguments: list[str] | None = None) -> int:
     """0 done, 1 the engine and the limit (or a peer) disagree, 2 bad input."""
     options = _parse(arguments)
-    results = _measure(options)
+    try:
+        results = _measure(options)
+    except processes.WorkerError as error:
+        _say(f"error: {error}")
+        return 1
     options.out.mkdir(parents=True, exist_ok=True)
     if results["scaling"]:
         scaling.plot(results["scaling"], options.out / report.PICTURE)
@@ -33,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     flag = argparse.BooleanOptionalAction
-    parser.add_argument("--quick", action="store_true", help="without f, peers, scaling; a minute")
+    parser.add_argument("--quick", action="store_true", help="one core, no f, no peers; a minute")
     parser.add_argument("--workloads", metavar="LIST", help="of a,b,c,d,e,f; by default all")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"at least {ROUNDS}")
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -41,7 +45,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--two-cores", action=flag, help="two cores against a C limit on two")
     parser.add_argument("--peers", action=flag, help="other libraries on the same DGD")
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has them")
-    parser.add_argument("--scaling", action=flag, help="time and memory as sizes grow")
+    parser.add_argument("--scaling", action="store_true", help="time and memory as sizes grow")
     options = parser.parse_args(arguments)
     if options.rounds < ROUNDS:
         parser.error(f"a median needs at least {ROUNDS} rounds, but --rounds {options.rounds}")
@@ -52,7 +56,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         if unknown:
             parser.error(f"workloads are {', '.join(WORKLOADS)}, but {unknown[0]!r} was given")
     options.workloads = chosen
-    for name in ("two_cores", "peers", "scaling"):
+    for name in ("two_cores", "peers"):
         if getattr(options, name) is None:
             setattr(options, name, not options.quick)
     return options
@@ -72,7 +76,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     repeats = 3 if options.quick else ROUNDS
     _say("starting times")
     results["import_seconds"] = processes.import_seconds(repeats)
-    results["study_seconds"] = processes.study_seconds(3)
+    results["study_seconds"] = processes.study_seconds(1 if options.quick else 3)
     for name in options.workloads:
         results["workloads"][name] = _workload(name, options, seconds, results["skipped"])
     if options.peers:
@@ -80,7 +84,8 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         results["peers"], reasons = peers.compare(options.peer_python)
         results["skipped"] += reasons
     if options.scaling:
-        results["scaling"] = scaling.measure(seconds, _say)
+        million = results["workloads"].get("f", {}).get("one_core")
+        results["scaling"] = scaling.measure(seconds, million, _say)
     results["targets"] = report.targets(results["workloads"])
     results["ok"] = _all_agree(results)
     return results

@@ -88,7 +88,7 @@ INLINE Stepsize stepsize(const Run *run, int64_t k) {
 
 /* ---- threads ---- */
 
-typedef struct { _Atomic int waiting, turn; int n; } Barrier;
+typedef struct { _Atomic int waiting, turn, taken; int n; } Barrier; /* taken: tiles, see below */
 
 static void meet(Barrier *barrier) {
   if (barrier->n == 1) return;
@@ -118,7 +118,7 @@ static void *work(void *given) {
 
 static void divide(void (*part)(const void *, int64_t, int64_t, int, Barrier *), const void *run,
                    int64_t k, int64_t n, int threads) {
-  Barrier barrier = {0, 0, threads};
+  Barrier barrier = {.n = threads};
   pthread_t ids[MOST_THREADS];
   Job jobs[MOST_THREADS];
   for (int t = 0; t < threads; t++) jobs[t] = (Job){part, run, k, n, t, &barrier};
@@ -447,7 +447,8 @@ static void tiles(const void *given, int64_t k, int64_t n, int thread, Barrier *
   const Trials *run = given;
   int64_t m = run->agents, shares = run->share[m];
   V8 *room = aligned_alloc(64, (2 * 2 * m * DIM + 2 * shares) * sizeof(V8));
-  for (int64_t at = thread; at < run->tiles; at += barrier->n)
+  (void)thread; /* whoever is free takes the next tile */
+  for (int64_t at; (at = atomic_fetch_add(&barrier->taken, 1)) < run->tiles;)
     tile(run, at, k, n, room, room + 2 * m * DIM, room + 4 * m * DIM);
   free(room);
 }

@@ -101,9 +101,11 @@ def notes(results: dict[str, Any]) -> list[str]:
         for where, result in cores.items():
             for what, check in result["agreement"].items():
                 if not check["ok"]:
+                    apart = check["difference"]
                     found.append(
-                        f"WRONG: {name} ({where}, {what}) is {check['difference']:.1e} from the C "
-                        f"limit after {check['iterations']} iterations."
+                        f"WRONG: {name} ({where}, {what}) is "
+                        f"{'NaN' if apart is None else format(apart, '.1e')} from the C limit "
+                        f"after {check['iterations']} iterations."
                     )
             if (result["stolen"] or 0) > _BUSY:
                 found.append(

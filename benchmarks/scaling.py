@@ -22,13 +22,27 @@ AXES: dict[str, tuple[str, list[dict[str, int]]]] = {
 }
 
 
-def measure(seconds: float, say: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
-    """The points of each axis: {value, seconds_per_iteration, engine_mb}."""
+def measure(
+    seconds: float, million: dict[str, Any] | None, say: Callable[[str], None]
+) -> dict[str, list[dict[str, Any]]]:
+    """The points of each axis: {value, seconds_per_iteration, engine_mb}. Workload f is the point
+    of a million agents, where it was measured.
+    """
+    known: dict[tuple[str, int], dict[str, Any]] = {}
+    if million is not None:
+        known["n_agents", 10**6] = {
+            "seconds_per_iteration": million["times"]["engine ds"]["seconds_per_iteration"],
+            "engine_mb": million["memory"]["engine_mb"],
+        }
     results: dict[str, list[dict[str, Any]]] = {}
     for axis, (label, points) in AXES.items():
         say(f"scaling: {label}")
         results[axis] = [
-            {"value": changed[axis]} | worker("point", on=1, **(BASE | changed), seconds=seconds)
+            {"value": changed[axis]}
+            | (
+                known.get((axis, changed[axis]))
+                or worker("point", on=1, **(BASE | changed), seconds=seconds)
+            )
             for changed in points
         ]
     return results

@@ -31,7 +31,7 @@ class Workload:
     trials: int = 1
     forms: tuple[str, ...] = ("ds",)
     has_autodiff: bool = False
-    per_round: int | None = None  # iterations, where a hundred take long: all rounds then make them
+    is_slow: bool = False  # a hundred iterations take seconds: the rounds themselves make them
     is_quick: bool = True  # part of `--quick`
 
 
@@ -89,9 +89,9 @@ WORKLOADS = {
         Workload("d", "10 000 agents on a ring with chords, degree 6, s = 5, d = 10", _ring,
                  forms=ALL_FORMS, has_autodiff=True),
         Workload("e", "20 agents, logistic, d = 1000, 2000 samples each", _logistic,
-                 per_round=15),
+                 is_slow=True),
         Workload("f", "1 000 000 agents, random regular of degree 6, s = 3, d = 10", _million,
-                 per_round=15, is_quick=False),
+                 is_slow=True, is_quick=False),
     )
 }  # fmt: skip
 

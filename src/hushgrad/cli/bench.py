@@ -25,7 +25,7 @@ Exit code 1 means that the simulator and the C kernel disagree.
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="A minute: no million agents, peers or growing sizes.")
+        bool, typer.Option("--quick", help="A minute: one core, no million agents, no peers.")
     ] = False,
     workloads: Annotated[
         str | None, typer.Option(metavar="LIST", help="Of a,b,c,d,e,f; by default all.")
@@ -35,7 +35,9 @@ def bench(
     ] = None,
     two_cores: Annotated[bool | None, typer.Option(help="Two cores as well.")] = None,
     peers: Annotated[bool | None, typer.Option(help="Other libraries on the same DGD.")] = None,
-    scaling: Annotated[bool | None, typer.Option(help="Time and memory as sizes grow.")] = None,
+    scaling: Annotated[
+        bool, typer.Option("--scaling", help="Time and memory as sizes grow.")
+    ] = False,
     out: OutDirectory = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
@@ -43,12 +45,13 @@ def bench(
 
     The benchmark is part of the source tree, not of the installed package: run it from a clone.
     """
-    options = ["--format", output.value, *(["--quick"] if quick else [])]
+    options = ["--format", output.value]
+    options += [name for name, on in (("--quick", quick), ("--scaling", scaling)) if on]
     for name, value in (("--workloads", workloads), ("--rounds", rounds)):
         options += [] if value is None else [name, str(value)]
     if out is not None:
         options += ["--out", str(out.resolve())]
-    for name, wanted in (("two-cores", two_cores), ("peers", peers), ("scaling", scaling)):
+    for name, wanted in (("two-cores", two_cores), ("peers", peers)):
         options += [] if wanted is None else [f"--{name}" if wanted else f"--no-{name}"]
     done = subprocess.run([sys.executable, "-m", "benchmarks", *options], cwd=_tree(), check=False)
     raise typer.Exit(done.returncode)

@@ -306,12 +306,24 @@ class Fleet(View):
             else:
                 by_links.setdefault(matrix.links, []).append((matrix, vector))
         for links, own in by_links.items():
-            applied = self._apply(own, links)
+            applied = self._apply(self._merge(own), links)
             total = applied if total is None else total + applied
         return total
 
+    def _merge(self, parts: list[tuple[Matrix, Array]]) -> list[tuple[Matrix, Array]]:
+        """A u + A v as A (u + v) for public A: links are read once per matrix."""
+        public: dict[Matrix, Array] = {}
+        for matrix, vector in parts:
+            if isinstance(matrix, Public):
+                public[matrix] = self._hold(public[matrix] + vector) if matrix in public else vector
+        return [*public.items(), *(part for part in parts if not isinstance(part[0], Public))]
+
     def _apply(self, parts: list[tuple[Matrix, Array]], links: Links) -> Array:
         """Σ_parts A u over one kind of links, own link included, in one pass over the slots."""
+        dense = self.env.table(links, "dense")
+        private = any(isinstance(matrix, Shares) for matrix, _ in parts)
+        if dense is not None and self.env.plan.n_trials == 1 and not private:
+            return self._apply_dense(parts, links, dense)
         neighbour, entry = self.env.table(links, "neighbour"), self.env.table(links, "entry")
         vector = parts[0][1]
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
@@ -331,6 +343,19 @@ class Fleet(View):
         turn = self.env.table(links, "from_into")
         total = total if turn is None else _get(total, turn)
         for matrix, vector in parts:
+            total = total + self._own(matrix, vector)
+        return total
+
+    def _apply_dense(self, parts: list[tuple[Matrix, Array]], links: Links, dense: Array) -> Array:
+        """The same where most pairs are linked: a matrix gathered from the slots, and a product."""
+        total: Any = 0.0
+        for matrix, vector in parts:
+            if isinstance(matrix, Columns):
+                rows = matrix.out[:, 0, 0]
+            else:
+                assert isinstance(matrix, Public)
+                rows = self.env.args["sending"][links, matrix.name]
+            total = total + (_get(rows, dense) @ vector[:, :, 0])[:, :, None]
             total = total + self._own(matrix, vector)
         return total
 

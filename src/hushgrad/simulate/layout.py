@@ -21,6 +21,7 @@ UNROLLED = 32  # slots that are written out one by one; wider buckets loop over 
 GROUP = 16  # slots of a group
 _WASTE = 1.15  # slots that may be padding before one more bucket pays
 _BUCKETS = 6
+_DENSE_DEGREE = 16  # from this mean degree on, on a quarter of all pairs, a dense product is faster
 _DEGREES = 64  # distinct degrees considered as bucket widths
 
 
@@ -118,7 +119,8 @@ class Layout:
         real = out.arc >= 0
         flat[out.arc[real]] = np.flatnonzero(real)
         padded_in, padded_out = bool((into.arc < 0).any()), not real.all()
-        n_out = out.n_slots + int(padded_in and not padded_out)
+        is_dense = len(senders) >= _DENSE_DEGREE * n_agents and n_agents**2 <= 4 * len(senders)
+        n_out = out.n_slots + int((padded_in or is_dense) and not padded_out)
         zero_row = int(np.argmin(real)) if padded_out else out.n_slots
         source = np.concatenate([_owners(out), np.zeros(n_out - out.n_slots, np.int64)])
         arc = np.where(into.arc < 0, 0, into.arc)
@@ -133,6 +135,9 @@ class Layout:
             "own_slot": _own_slots(senders, receivers, n_agents)[order],
             "width": (np.bincount(senders, minlength=n_agents)[order] + 1).astype(np.uint32),
             "real": _row_mask(flat, n_out) if n_out > len(senders) else None,
+            "dense": _square_table(senders, receivers, position, flat, zero_row)
+            if is_dense
+            else None,
             "from_into": _turn(into.order, position),
             "from_out": _turn(out.order, position),
         }
@@ -184,6 +189,15 @@ def _row_mask(flat: Ints, n_out: int) -> Floats:
     mask = np.zeros(n_out)
     mask[flat] = 1.0
     return mask
+
+
+def _square_table(
+    senders: Ints, receivers: Ints, position: Ints, flat: Ints, zero_row: int
+) -> NDArray[np.int32]:
+    """(agents, agents) row of each link in an out-slot array, [receiver, sender]."""
+    table = np.full((len(position), len(position)), zero_row, np.int32)
+    table[position[receivers], position[senders]] = flat
+    return table
 
 
 def _turn(order: Ints, position: Ints) -> NDArray[np.int32] | None:
