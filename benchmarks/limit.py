@@ -102,7 +102,7 @@ class Limit:
     ):
         graph = network.graph
         over = graph.two_hop() if form == "square" else graph
-        shares = _Shares(over, seed)
+        shares = _Shares(over, seed, block=min(BLOCK, -(-graph.n_agents // threads)))
         data, rows = _data(problem)
         weights = network.weights("doubly")
         self._arrays: dict[str, Any] = {
@@ -207,19 +207,19 @@ class _Shares:
     in the order of the receivers' numbers, then the stepsizes, then padding to whole vectors.
     """
 
-    def __init__(self, graph: Graph, seed: int):
+    def __init__(self, graph: Graph, seed: int, *, block: int):
         m = graph.n_agents
         senders, receivers, n_shares = _senders_view(graph)
         order = np.lexsort((receivers, senders))
-        block_agent = np.append(np.arange(0, m, BLOCK), m)
+        block_agent = np.append(np.arange(0, m, block), m)
         in_block = np.add.reduceat(n_shares, block_agent[:-1])
         with_steps = in_block + np.diff(block_agent)
         block_draw = _starts(-(-with_steps // LANES) * LANES, np.int64)
         place = np.arange(len(order)) + np.repeat(
             block_draw[:-1] - _starts(in_block)[:-1], in_block
         )
-        block = np.arange(m) // BLOCK
-        rho = (block_draw[:-1] + in_block)[block] + np.arange(m) - block_agent[block]
+        inside = np.arange(m) // block
+        rho = (block_draw[:-1] + in_block)[inside] + np.arange(m) - block_agent[inside]
         first = _starts(n_shares, np.int64)
         sender = senders[order]
         trial = trial_keys(seed, np.arange(1))

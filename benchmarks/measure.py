@@ -193,7 +193,7 @@ def point(
     before = _memory_before()
     engine = Engine(algorithm("ds"), problem, network, np.zeros((n_agents, d)), trials=trials)
     clocked = Clocked(engine)
-    clocked.calibrate(seconds)
+    clocked.calibrate(seconds * (1 + trials / 1000))  # every block of trials is a call of its own
     interleave([clocked], 3)
     return {
         "seconds_per_iteration": clocked.summary()["seconds_per_iteration"],

@@ -221,12 +221,16 @@ def _peers(size: str, rows: list[dict[str, Any]]) -> Table:
             f"{row['name']} {row['version']}",
             duration(row["seconds_per_iteration"]),
             f"{row['iterations_per_second']:,.0f}".replace(",", " "),
-            f"{row['seconds_per_iteration'] / fastest:.3g}",
+            _factor(row["seconds_per_iteration"] / fastest),
         ]
         for row in rows
     ]
     header = ["", "per iteration", "iterations/s", "times the fastest"]
     return Table(f"DGD at size {size}, one core", header, shown)
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.0f}".replace(",", " ")
 
 
 def duration(seconds: float) -> str:

@@ -55,8 +55,9 @@ def plot(scaling: dict[str, list[dict[str, Any]]], path: Path) -> Path:
     from matplotlib import pyplot as plt
 
     figure, panels = plt.subplots(
-        2, len(scaling), figsize=(3.1 * len(scaling), 5.2), squeeze=False, layout="constrained"
-    )
+        2, len(scaling), figsize=(3.1 * len(scaling), 5.2), squeeze=False, sharey="row",
+        layout="constrained",
+    )  # fmt: skip
     for column, (axis, points) in zip(panels.T, scaling.items(), strict=True):
         values = [p["value"] for p in points]
         for panel, key, scale in zip(

@@ -26,7 +26,8 @@ from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.simulate.fleet import Environment, Fleet, Plan, Recorder, Traffic, Wishes
+from hushgrad.simulate.environment import Environment, Plan, Traffic, Wishes
+from hushgrad.simulate.fleet import Fleet, Recorder
 from hushgrad.simulate.layout import Layout
 from hushgrad.simulate.links import link_numbers, two_hop_weights
 

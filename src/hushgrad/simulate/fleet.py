@@ -8,14 +8,13 @@ wire from the exchanges that they answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
+from hushgrad.draws import Stream, uniforms
 from hushgrad.exchange import (
     Array,
     Columns,
@@ -29,151 +28,9 @@ from hushgrad.exchange import (
     Shares,
     Square,
 )
+from hushgrad.simulate.environment import Draw, Environment, Plan, Traffic, Use, Wire, take
 from hushgrad.simulate.layout import GROUP, UNROLLED
 from hushgrad.simulate.view import Slots, View
-
-_LANES = 8  # float64 numbers in a vector register
-
-
-def _get(values: Array, index: Array) -> Array:
-    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is fixed when a run is compiled; the rest comes in as arrays."""
-
-    sides: tuple[
-        tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...
-    ]
-    n_agents: int
-    n_links: int
-    n_trials: int
-    dim: int
-    gradient: Any  # callable (theta (d,), data_i) → (d,)
-    groups: int
-    per_trial: bool
-
-
-@dataclass(frozen=True)
-class Wire:
-    """An exchange that a recorder keeps."""
-
-    round: int
-    exchange: int
-    pushed: bool
-    links: Links
-    masked: bool
-
-
-class Use(NamedTuple):
-    """One exchange of an iteration."""
-
-    links: Links
-    numbers: int  # per link
-    scalar: bool  # one number per agent, not a vector like x
-    always: bool  # on every link, not only on those awake
-
-
-@dataclass
-class Traffic:
-    """What one iteration puts on the wire, noted while its step is traced."""
-
-    rounds: int = 0
-    uses: list[Use] = field(default_factory=list)
-    wires: list[Wire] = field(default_factory=list)  # noted by a recorder
-
-
-class Draw(NamedTuple):
-    """What a step asks of the draws: per agent, or (`links`) for its own link and out-slots."""
-
-    stream: Stream
-    slot: int
-    once: bool
-    links: Links | None
-
-
-@dataclass
-class Wishes:
-    """What a step was seen to ask for, in a dry run before the loop is compiled."""
-
-    draws: dict[Draw, None] = field(default_factory=dict[Draw, None])  # a set that keeps its order
-    keys: dict[tuple[Stream, Links | None], None] = field(
-        default_factory=dict[tuple[Stream, Links | None], None]
-    )
-
-
-class Environment:
-    """Arrays of a run that no iteration changes: keys, weights, tables, draws made once.
-
-    Made before the loop for the wishes of a step; in a dry run it notes them instead.
-    """
-
-    def __init__(self, plan: Plan, args: dict[str, Any], wishes: Wishes | None = None):
-        self.plan, self.args = plan, args
-        self.agents = args["agents"][:, None, None]  # (agents, 1, 1) uint32, canonical order
-        t0, t1 = args["trial_key"]  # (trials,)
-        self.trial_key = (t0[None, None, :], t1[None, None, :])
-        self.ones = jnp.ones((plan.n_agents, 1, plan.n_trials))
-        self.noted = Wishes()
-        wishes = wishes or Wishes()
-        self._keys = {name: self._make_key(*name) for name in wishes.keys}
-        self.once = {d: self.values(d) for d in wishes.draws if d.once}
-        self._plan_fresh([d for d in wishes.draws if not d.once])
-
-    def _plan_fresh(self, draws: list[Draw]) -> None:
-        """All fresh draws of an iteration in one array: where each stands, its keys and slots."""
-        self.places: dict[Draw, slice] = {}
-        rows = 0
-        parts: list[tuple[Array, Array, Array]] = []
-        for draw in draws:
-            parts.append(self._addresses(draw))
-            n = parts[-1][0].shape[0]
-            self.places[draw] = slice(rows, rows + n)
-            rows += n
-        # whole vectors only: a remainder of a few rows costs as much as a vector each
-        short = -rows % _LANES if self.plan.n_trials < _LANES else 0
-        self.fresh = tuple(
-            jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
-            for words in zip(*parts, strict=True)
-        )
-
-    def _addresses(self, draw: Draw) -> tuple[Array, Array, Array]:
-        """Key words (rows, 1, trials) and slot numbers (rows, 1, 1); own links come first."""
-        k0, k1 = self._make_key(draw.stream, None)
-        if draw.links is None:
-            return k0, k1, jnp.full((k0.shape[0], 1, 1), draw.slot, jnp.uint32)
-        o0, o1 = self._make_key(draw.stream, draw.links)
-        slots = [self.table(draw.links, name)[:, None, None] for name in ("own_slot", "slot")]
-        return jnp.concatenate([k0, o0]), jnp.concatenate([k1, o1]), jnp.concatenate(slots)
-
-    def values(self, draw: Draw) -> Array:
-        k0, k1, slots = self._addresses(draw)
-        return uniforms((k0, k1), (jnp.full_like(k0, ONCE), slots))
-
-    def _make_key(self, stream: Stream, links: Links | None) -> tuple[Array, Array]:
-        public = stream is Stream.COIN
-        agents = jnp.full((1, 1, 1), PUBLIC, jnp.uint32) if public else self.agents
-        shape = (agents.shape[0], 1, self.plan.n_trials)
-        number = jnp.broadcast_to(agents, shape)
-        words = threefry(self.trial_key, (number, jnp.full(shape, int(stream), jnp.uint32)))
-        if links is None:
-            return words
-        source = self.table(links, "source")
-        return _get(words[0], source), _get(words[1], source)
-
-    def key(self, stream: Stream, links: Links | None = None) -> tuple[Array, Array]:
-        if (stream, links) in self._keys:
-            return self._keys[stream, links]
-        self.noted.keys[stream, links] = None
-        return self._make_key(stream, links)
-
-    def table(self, links: Links, name: str) -> Any:
-        return self.args["tables"][links][name]
-
-    def buckets(self, links: Links, *, out: bool) -> tuple[tuple[int, int, int], ...]:
-        into, sent = next((i, o) for kind, i, o in self.plan.sides if kind == links)
-        return sent if out else into
 
 
 class Fleet(View):
@@ -197,10 +54,10 @@ class Fleet(View):
         if plan.groups == 1:
             return _gradient(plan, x, data[0])
         parts = [
-            _gradient(plan, _get(x, where), group)
+            _gradient(plan, take(x, where), group)
             for where, group in zip(self.env.args["group_index"], data, strict=True)
         ]
-        return _get(jnp.concatenate(parts), self.env.args["ungroup"])
+        return take(jnp.concatenate(parts), self.env.args["ungroup"])
 
     def _key(self, stream: Stream) -> tuple[Array, Array]:
         return self.env.key(stream)
@@ -241,13 +98,13 @@ class Fleet(View):
         return Slots(own, out, width)
 
     def to_links(self, values: Array, links: Links = Links.GRAPH) -> Array:
-        return _get(values, self.env.table(links, "source"))
+        return take(values, self.env.table(links, "source"))
 
     def sum_out(self, values: Array, links: Links = Links.GRAPH) -> Array:
         buckets = self.env.buckets(links, out=True)
         total = _sum_slots(buckets, lambda cut: cut(values), values.shape[1:])
         turn = self.env.table(links, "from_out")
-        return total if turn is None else _get(total, turn)
+        return total if turn is None else take(total, turn)
 
     def _real(self, values: Array, links: Links) -> Array:
         mask = self.env.table(links, "real")
@@ -333,15 +190,15 @@ class Fleet(View):
             total: Any = None
             for (matrix, vector), weight in zip(parts, weights, strict=True):
                 if isinstance(matrix, Shares):
-                    term = _get(vector[1], cut(entry))
+                    term = take(vector[1], cut(entry))
                 else:
-                    term = cut(weight) * _get(vector, cut(neighbour))
+                    term = cut(weight) * take(vector, cut(neighbour))
                 total = term if total is None else total + term
             return total
 
         total = _sum_slots(self.env.buckets(links, out=False), slot, shape)
         turn = self.env.table(links, "from_into")
-        total = total if turn is None else _get(total, turn)
+        total = total if turn is None else take(total, turn)
         for matrix, vector in parts:
             total = total + self._own(matrix, vector)
         return total
@@ -355,7 +212,7 @@ class Fleet(View):
             else:
                 assert isinstance(matrix, Public)
                 rows = self.env.args["sending"][links, matrix.name]
-            total = total + (_get(rows, dense) @ vector[:, :, 0])[:, :, None]
+            total = total + (take(rows, dense) @ vector[:, :, 0])[:, :, None]
             total = total + self._own(matrix, vector)
         return total
 
@@ -363,7 +220,7 @@ class Fleet(View):
         """(in-slots, 1, trials or 1) weights as the receivers apply them."""
         if isinstance(matrix, Public):
             return self.env.args["receiving"][links, matrix.name][:, None, None]
-        return _get(matrix.out, entry) if isinstance(matrix, Columns) else None
+        return take(matrix.out, entry) if isinstance(matrix, Columns) else None
 
     def _own(self, matrix: Matrix, vector: Array) -> Array:
         """What an agent sends to itself."""
@@ -425,11 +282,11 @@ class Recorder(Fleet):
         entry = self.env.table(links, "entry")
         received = _sum_slots(
             self.env.buckets(links, out=False),
-            lambda cut: _get(messages, cut(entry)),
+            lambda cut: take(messages, cut(entry)),
             own.shape[1:],
         )
         turn = self.env.table(links, "from_into")
-        return own + (received if turn is None else _get(received, turn))
+        return own + (received if turn is None else take(received, turn))
 
     def _message(self, matrix: Matrix, vector: Array, links: Links) -> Array:
         """(out-slots, d, trials): this part of what goes over each link."""
