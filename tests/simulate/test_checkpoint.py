@@ -63,7 +63,8 @@ def test_a_run_that_was_interrupted_continues_bit_for_bit(algorithm, tmp_path):
 def test_a_state_never_continues_another_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(hg.PDGDS(), checkpoint=tmp_path, progress=interrupting(0.3))
-    for other in ({"seed": 4}, {"x0": None}, {"record_every": 7}, {"trials": 21}):
+    metric = {"metrics": {"one": lambda x, p: 1.0}}
+    for other in ({"seed": 4}, {"x0": None}, {"record_every": 7}, {"trials": 21}, metric):
         with pytest.raises(InputError, match="the state of another run"):
             run(hg.PDGDS(), checkpoint=tmp_path, **other)
     with pytest.raises(InputError, match="the state of another run"):

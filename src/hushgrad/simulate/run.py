@@ -110,7 +110,9 @@ def run(
                     None if checkpoint is None else Path(checkpoint),
                     ""
                     if checkpoint is None
-                    else _identity(algorithm, problem, network, seed, numbers, start, samples),
+                    else _identity(
+                        algorithm, problem, network, seed, numbers, start, samples, metrics or ()
+                    ),
                 ),
             )
         )
@@ -259,6 +261,7 @@ def _identity(
     trials: NDArray[np.int64],
     x0: NDArray[np.float64],
     samples: NDArray[np.int64],
+    metrics: Iterable[str],
 ) -> str:
     """What decides the numbers of a run, as a digest."""
     graph = network.graph
@@ -276,6 +279,7 @@ def _identity(
             trials,
             x0,
             samples,
+            *sorted(metrics),
         ]
     )
 

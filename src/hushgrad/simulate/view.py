@@ -23,7 +23,7 @@ from hushgrad.exchange import IDENTITY, Array, Columns, Links, Public, Shares, T
 
 @dataclass(frozen=True)
 class Slots:
-    """Where draws for the links of one kind are addressed; jax sees it as a pytree (see fleet)."""
+    """Where draws for the links of one kind are addressed."""
 
     own: Any  # (agents, 1, 1) uint32 slot of an agent's link to itself
     out: Any  # (out-slots, 1, 1) uint32 slot of every link to another
