@@ -51,7 +51,7 @@ class Checkpoint:
         if str(arrays.get("identity")) != self.identity:
             raise InputError(
                 f"'{path}' is the state of another run: its algorithm, problem, network, seed, "
-                "trials, samples, metrics or start differ. Use another directory, or delete this one."
+                "trials, samples, metrics or start differ. Use another directory, or delete it."
             )
         return arrays
 
