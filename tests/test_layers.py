@@ -15,9 +15,11 @@ ROOT = Path(hushgrad.__file__).parent
 LAYERS = [
     {"errors"},
     {"exchange", "draws"},
-    {"graphs", "mixing", "stepsizes", "splits", "problems", "citations"},
+    {"graphs", "mixing", "stepsizes", "splits", "masks", "problems", "citations"},
     {"algorithms"},
+    {"tables"},
     {"simulate"},
+    {"privacy", "runtime"},
     {"paper", "studies"},
     {"cli", "__main__"},
 ]
@@ -63,7 +65,7 @@ def test_an_algorithm_imports_neither_numpy_nor_jax(path):
 def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(path):
     engine = {
         ROOT / "simulate" / name
-        for name in ("engine.py", "environment.py", "fleet.py", "stacked.py")
+        for name in ("engine.py", "environment.py", "fleet.py", "native.py", "stacked.py")
     }
     heavy = {"matplotlib", "networkx", "scipy", "sklearn"} | (set() if path in engine else {"jax"})
     assert not {m.split(".")[0] for m, at_top in imports(path) if at_top} & heavy

@@ -129,7 +129,7 @@ def _estimation(
         _misfit,
         {"M": M, "z": z, "sigma": sigma},
         dim=M.shape[-1],
-        gradient=_misfit_gradient,
+        gradient=misfit_gradient,
         solution=_estimate,
         smoothness=_misfit_smoothness,
         strong_convexity=_misfit_strong_convexity,
@@ -143,7 +143,7 @@ def _misfit(theta: Any, data: Any) -> Any:
     return residual @ residual + data["sigma"] * (theta @ theta)
 
 
-def _misfit_gradient(theta: Any, data: Any) -> Any:
+def misfit_gradient(theta: Any, data: Any) -> Any:
     M = data["M"]
     if M.size <= UNROLLED and not isinstance(theta, np.ndarray):
         return _unrolled_gradient(theta, data)

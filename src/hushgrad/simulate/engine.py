@@ -26,10 +26,12 @@ from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.simulate.environment import Environment, Plan, Traffic, Wishes
+from hushgrad.simulate import native
+from hushgrad.simulate.environment import Environment, Made, Plan, Traffic, Wishes
 from hushgrad.simulate.fleet import Fleet, Recorder
 from hushgrad.simulate.layout import Layout
 from hushgrad.simulate.links import link_numbers, two_hop_weights
+from hushgrad.simulate.masking import seeded_masks
 
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
@@ -55,6 +57,7 @@ class Program:
         self.traffic: dict[str, Traffic] = {}
         self.init = jax.jit(self._init, compiler_options=_OPTIONS)
         self.first = jax.jit(self._first, compiler_options=_OPTIONS)
+        self.prepare = jax.jit(self._prepare, compiler_options=_OPTIONS)
         self.block = jax.jit(self._block, compiler_options=_OPTIONS)
         self.record_first = jax.jit(self._record_first, compiler_options=_OPTIONS)
         self.record = jax.jit(self._record, static_argnames="n", compiler_options=_OPTIONS)
@@ -68,7 +71,12 @@ class Program:
         self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
 
-    def _environment(self, args: Any, state: Any, step: Any) -> Environment:
+    def _prepare(self, args: Any, state: Any) -> Made:
+        return self._environment(args, state, self.algorithm.step).made
+
+    def _environment(
+        self, args: Any, state: Any, step: Any, made: Made | None = None
+    ) -> Environment:
         """Everything the step will ask for, found in a dry run, made outside the loop."""
         noted: list[Wishes] = []
 
@@ -79,12 +87,18 @@ class Program:
             return state
 
         jax.eval_shape(dry, state)
-        return Environment(self.plan, args, noted[0])
+        return Environment(self.plan, args, noted[0], made)
 
     def _step(self, agent: Fleet, state: Any) -> Any:
         state = drive(self.algorithm.step(agent, state), agent.answer)
         self.traffic["recorded step" if isinstance(agent, Recorder) else "step"] = agent.traffic
         return state
+
+    def _packed(self, state: Any) -> Any:
+        return jax.tree.map(native.flatten, state) if self.plan.listed else state
+
+    def _unpacked(self, state: Any) -> Any:
+        return jax.tree.map(native.unflatten, state) if self.plan.listed else state
 
     def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
         x = self.algorithm.estimate(state)
@@ -93,19 +107,31 @@ class Program:
         return off, apart
 
     def _block(
-        self, args: Any, state: Any, k: Any, stride: Any, n: Any
+        self, args: Any, made: Made, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
         """N samples from iteration k on, each after `stride` iterations."""
-        environment = self._environment(args, state, self.algorithm.step)
+        environment = self._environment(args, state, self.algorithm.step, made)
         trials = self.plan.n_trials
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = Fleet(environment, k)
-            state = self._step(agent, carry[0])
-            return state, carry[1] + agent.awake
+            state = self._step(agent, self._unpacked(carry[0]))
+            return self._packed(state), carry[1] + agent.awake
+
+        def twice(half: Any, carry: Any) -> Any:
+            # what the first leaves and the second takes need not be copied
+            return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
 
         def sample(s: Any, carry: Any) -> Any:
-            inner = lax.fori_loop(k + s * stride, k + (s + 1) * stride, iterate, carry[:2])
+            begin, end = k + s * stride, k + (s + 1) * stride
+            inner = (self._packed(carry[0]), carry[1])
+            if not self.plan.listed:
+                inner = lax.fori_loop(begin, end, iterate, inner)
+            else:
+                inner = lax.fori_loop(begin, jnp.minimum(begin + begin % 2, end), iterate, inner)
+                inner = lax.fori_loop((begin + 1) // 2, end // 2, twice, inner)
+                inner = lax.fori_loop(jnp.maximum(begin, end // 2 * 2), end, iterate, inner)
+            inner = (self._unpacked(inner[0]), inner[1])
             off, apart = self._metrics(args, inner[0])
             return (*inner, carry[2].at[s].set(off), carry[3].at[s].set(apart))
 
@@ -118,8 +144,8 @@ class Program:
         self.traffic["recorded first"] = agent.traffic
         return state, (agent.wire, agent.masks, *self._metrics(args, state))
 
-    def _record(self, args: Any, state: Any, k: Any, n: int) -> Any:
-        environment = self._environment(args, state, self.algorithm.step)
+    def _record(self, args: Any, made: Made, state: Any, k: Any, n: int) -> Any:
+        environment = self._environment(args, state, self.algorithm.step, made)
 
         def iterate(state: Any, k: Any) -> Any:
             agent = Recorder(environment, k)
@@ -154,14 +180,19 @@ class Simulation:
     ):
         self.algorithm, self.network, self.trials = algorithm, network, trials
         graph = network.graph
-        one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents)
+        listed = (
+            len(trials) == 1
+            and graph.n_agents * problem.dim >= native.NUMBERS
+            and native.is_available()
+        )
+        one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents, listed=listed)
         self.order, self.position = one_hop.into.order, one_hop.position
         self.layouts = {Links.GRAPH: one_hop}
         two_hop = None
         if algorithm.links is Links.TWO_HOP:
             two_hop = graph.two_hop()
             self.layouts[Links.TWO_HOP] = Layout.of(
-                two_hop.senders, two_hop.receivers, graph.n_agents, self.order
+                two_hop.senders, two_hop.receivers, graph.n_agents, self.order, listed=listed
             )
         self.plan = Plan(
             sides=tuple(
@@ -174,8 +205,10 @@ class Simulation:
             gradient=problem.gradient_function,
             groups=len(problem.groups),
             per_trial=problem.n_trials is not None,
+            listed=listed,
         )
         self.program = _program(algorithm, self.plan)
+        self.made: Made | None = None  # once a state is there to prepare for
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, two_hop)
 
@@ -216,10 +249,15 @@ class Simulation:
         }
         if self.algorithm.undirected:
             arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
+        masks = seeded_masks(self.algorithm, network, problem.dim, seed=seed, trials=self.trials)
+        if masks is not None:
+            arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
         return jax.tree.map(jnp.asarray, arrays)
 
     def _group(self, problem: Problem, group: Any) -> Any:
         order = self.order if len(problem.groups) == 1 else np.arange(len(group.agents))
+        if not self.plan.per_trial and np.array_equal(order, np.arange(len(order))):
+            return group.data  # not copied: it may be most of the memory
         if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
             return jax.tree.map(
                 lambda leaf: np.moveaxis(leaf[self.trials][:, order], 0, -1), group.data
@@ -231,7 +269,10 @@ class Simulation:
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
         stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
-        return self.program.init(self.args, stacked)
+        state = self.program.init(self.args, stacked)
+        if self.made is None:
+            self.made = self.program.prepare(self.args, state)
+        return state
 
     def estimates(self, state: Any) -> NDArray[np.float64]:
         """θ̂ (trials, agents, d) in the agents' own order."""
@@ -247,6 +288,6 @@ class Simulation:
     ) -> tuple[Any, NDArray[np.float64], Block]:
         """N ≤ SAMPLES samples; also the messages on links that only sometimes wake, (trials,)."""
         state, awake, off, apart = self.program.block(
-            self.args, state, np.int64(k), np.int64(stride), np.int64(n)
+            self.args, self.made, state, np.int64(k), np.int64(stride), np.int64(n)
         )
         return state, np.asarray(awake), Block(np.asarray(off)[:n], np.asarray(apart)[:n])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
 from hushgrad.exchange import Array, Links
+from hushgrad.simulate import native
 
 _LANES = 8  # float64 numbers in a vector register
 
@@ -31,6 +33,7 @@ class Plan:
     gradient: Any  # callable (theta (d,), data_i) → (d,)
     groups: int
     per_trial: bool
+    listed: bool  # sums over neighbours are native, see native.py
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,31 @@ class Wishes:
     )
 
 
+type Address = tuple[Array, Array, Array]  # key words (rows, 1, trials), slot numbers (rows, 1, 1)
+
+
+class Made(NamedTuple):
+    """The arrays that an environment made for the wishes of a step, in their order."""
+
+    keys: tuple[tuple[Array, Array], ...]
+    once: tuple[tuple[Array, ...], ...]
+    fresh: tuple[Address, ...]
+
+
 class Environment:
     """Arrays of a run that no iteration changes: keys, weights, tables, draws made once.
 
-    Made before the loop for the wishes of a step; in a dry run it notes them instead.
+    Made before the loop for the wishes of a step; in a dry run it notes them instead. What was made
+    before (`made`) is taken over.
     """
 
-    def __init__(self, plan: Plan, args: dict[str, Any], wishes: Wishes | None = None):
+    def __init__(
+        self,
+        plan: Plan,
+        args: dict[str, Any],
+        wishes: Wishes | None = None,
+        made: Made | None = None,
+    ):
         self.plan, self.args = plan, args
         self.agents = args["agents"][:, None, None]  # (agents, 1, 1) uint32, canonical order
         t0, t1 = args["trial_key"]  # (trials,)
@@ -95,39 +116,63 @@ class Environment:
         self.ones = jnp.ones((plan.n_agents, 1, plan.n_trials))
         self.noted = Wishes()
         wishes = wishes or Wishes()
-        self._keys = {name: self._make_key(*name) for name in wishes.keys}
-        self.once = {d: self.values(d) for d in wishes.draws if d.once}
-        self._plan_fresh([d for d in wishes.draws if not d.once])
+        fresh = [d for d in wishes.draws if not d.once]
+        once = [d for d in wishes.draws if d.once]
+        self.places = self._places(fresh)
+        rows = max((place.stop for place in self.places.values()), default=0)
+        self.native_draws = native.draws(rows * plan.n_trials)
+        self.made = made or Made(
+            keys=tuple(self._make_key(*name) for name in wishes.keys),
+            once=tuple(self.values(draw) for draw in once),
+            fresh=self._fresh(fresh),
+        )
+        self._keys = dict(zip(wishes.keys, self.made.keys, strict=True))
+        self.once = dict(zip(once, self.made.once, strict=True))
+        self.fresh = self.made.fresh
 
-    def _plan_fresh(self, draws: list[Draw]) -> None:
-        """All fresh draws of an iteration in one array: where each stands, its keys and slots."""
-        self.places: dict[Draw, slice] = {}
+    def _places(self, draws: list[Draw]) -> dict[Draw, slice]:
+        """Where each fresh draw of an iteration stands in the one array of them all."""
+        places: dict[Draw, slice] = {}
         rows = 0
-        parts: list[tuple[Array, Array, Array]] = []
         for draw in draws:
-            parts.append(self._addresses(draw))
-            n = parts[-1][0].shape[0]
-            self.places[draw] = slice(rows, rows + n)
+            n = self.plan.n_agents
+            if draw.links is not None:
+                n += self.table(draw.links, "slot").shape[0]
+            places[draw] = slice(rows, rows + n)
             rows += n
-        # whole vectors only: a remainder of a few rows costs as much as a vector each
-        short = -rows % _LANES if self.plan.n_trials < _LANES else 0
-        self.fresh = tuple(
+        return places
+
+    def _fresh(self, draws: list[Draw]) -> tuple[Address, ...]:
+        """Keys and slots of the fresh draws of an iteration: apart for native code, which fills an
+        array for each; else together, in whole vectors, since a remainder costs as much as one.
+        """
+        parts = [part for draw in draws for part in self._addresses(draw)]
+        if self.native_draws or not parts:
+            return tuple(parts)
+        rows = sum(part[0].shape[0] for part in parts)
+        short = -rows % (_LANES // math.gcd(_LANES, self.plan.n_trials))
+        k0, k1, slots = (
             jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
             for words in zip(*parts, strict=True)
         )
+        return ((k0, k1, slots),)
 
-    def _addresses(self, draw: Draw) -> tuple[Array, Array, Array]:
-        """Key words (rows, 1, trials) and slot numbers (rows, 1, 1); own links come first."""
+    def _addresses(self, draw: Draw) -> list[Address]:
+        """Key words (rows, 1, trials) and slot numbers (rows, 1, 1): of the agents, or of their own
+        links and then of the others.
+        """
         k0, k1 = self._make_key(draw.stream, None)
         if draw.links is None:
-            return k0, k1, jnp.full((k0.shape[0], 1, 1), draw.slot, jnp.uint32)
-        o0, o1 = self._make_key(draw.stream, draw.links)
-        slots = [self.table(draw.links, name)[:, None, None] for name in ("own_slot", "slot")]
-        return jnp.concatenate([k0, o0]), jnp.concatenate([k1, o1]), jnp.concatenate(slots)
+            return [(k0, k1, jnp.full((k0.shape[0], 1, 1), draw.slot, jnp.uint32))]
+        own, out = (self.table(draw.links, name)[:, None, None] for name in ("own_slot", "slot"))
+        return [(k0, k1, own), (*self._make_key(draw.stream, draw.links), out)]
 
-    def values(self, draw: Draw) -> Array:
-        k0, k1, slots = self._addresses(draw)
-        return uniforms((k0, k1), (jnp.full_like(k0, ONCE), slots))
+    def values(self, draw: Draw) -> tuple[Array, ...]:
+        """The draws made once, in the parts of their addresses."""
+        return tuple(
+            uniforms((k0, k1), (jnp.full_like(k0, ONCE), slots))
+            for k0, k1, slots in self._addresses(draw)
+        )
 
     def _make_key(self, stream: Stream, links: Links | None) -> tuple[Array, Array]:
         public = stream is Stream.COIN

@@ -7,6 +7,7 @@ wire from the exchanges that they answer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from hushgrad.exchange import (
     Shares,
     Square,
 )
+from hushgrad.simulate import native
 from hushgrad.simulate.environment import Draw, Environment, Plan, Traffic, Use, Wire, take
 from hushgrad.simulate.layout import GROUP, UNROLLED
 from hushgrad.simulate.view import Slots, View
@@ -44,12 +46,19 @@ class Fleet(View):
         self.counter = k.astype(jnp.uint32)
         self.ones = environment.ones
         self.traffic = Traffic()
-        self._fresh: Any = None  # all fresh draws of this iteration
+        self._fresh: dict[Draw, tuple[Array, ...]] = {}  # once one of them is asked for
         self.awake: Any = 0.0  # messages on links that only sometimes wake, (trials,)
 
     # ---- what the view asks of a driver
 
     def gradient(self, x: Array) -> Array:
+        own = self._own_gradient(x)
+        if "mask" not in self.env.args:
+            return own
+        c, Q = self.env.args["mask"]
+        return own + (c if Q is None else c + jnp.einsum("iabt,ibt->iat", Q, x))
+
+    def _own_gradient(self, x: Array) -> Array:
         plan, data = self.env.plan, self.env.args["data"]
         if plan.groups == 1:
             return _gradient(plan, x, data[0])
@@ -69,27 +78,41 @@ class Fleet(View):
         return self.env.key(Stream.COIN)
 
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
-        return self._drawn(Draw(stream, slot, once, None))
+        return self._drawn(Draw(stream, slot, once, None))[0]
 
     def link_uniforms(
         self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
     ) -> tuple[Array, Array]:
-        both = self._drawn(Draw(stream, 0, once, links))
-        n = self.env.plan.n_agents
-        return both[:n], self._real(both[n:], links)
+        own, out = self._drawn(Draw(stream, 0, once, links))
+        return own, self._real(out, links)
 
-    def _drawn(self, draw: Draw) -> Array:
-        """From the one array of this iteration, or from those made once."""
+    def _drawn(self, draw: Draw) -> tuple[Array, ...]:
+        """One array for the agents, or two for their own links and the others."""
         env = self.env
         if draw in env.once:
             return env.once[draw]
         if draw not in env.places:  # a dry run: only its shape counts
             env.noted.draws[draw] = None
             return env.values(draw)
-        if self._fresh is None:
-            k0, k1, slots = env.fresh
-            self._fresh = self._hold(uniforms((k0, k1), (jnp.zeros_like(k0) + self.counter, slots)))
-        return self._fresh[env.places[draw]]
+        if not self._fresh:
+            self._fresh = self._draw_all()
+        return self._fresh[draw]
+
+    def _draw_all(self) -> dict[Draw, tuple[Array, ...]]:
+        """All fresh draws of this iteration."""
+        env, n = self.env, self.env.plan.n_agents
+        if env.native_draws:
+            drawn = (native.uniforms(*part, self.counter) for part in env.fresh)
+            return {
+                draw: tuple(next(drawn) for _ in range(1 if draw.links is None else 2))
+                for draw in env.places
+            }
+        ((k0, k1, slots),) = env.fresh
+        every = self._hold(uniforms((k0, k1), (jnp.zeros_like(k0) + self.counter, slots)))
+        return {
+            draw: (every[place],) if draw.links is None else (every[place][:n], every[place][n:])
+            for draw, place in env.places.items()
+        }
 
     def _slots(self, links: Links) -> Slots:
         own, out, width = (
@@ -115,7 +138,10 @@ class Fleet(View):
 
     def _hold(self, values: Any) -> Any:
         # without it XLA recomputes threefry and gradients in every consumer
-        return lax.optimization_barrier(values)
+        if not self.env.plan.listed:
+            return lax.optimization_barrier(values)
+        flat = jax.tree.map(native.flatten, values)
+        return jax.tree.map(native.unflatten, lax.optimization_barrier(flat))
 
     # ---- answering
 
@@ -153,34 +179,37 @@ class Fleet(View):
     def _sum(self, exchange: Push | Pull, parts: list[tuple[Matrix, Array]]) -> Array:
         del exchange
         total: Any = None
+        public: dict[Matrix, Array] = {}  # A u + A v + A² w is A (u + v + A w): links read once
         by_links: dict[Links, list[tuple[Matrix, Array]]] = {}
-        for matrix, vector in parts:
-            if isinstance(matrix, Square):  # A² u as A (A u)
-                inner = self._hold(self._apply([(matrix.of, vector)], Links.GRAPH))
-                by_links.setdefault(Links.GRAPH, []).append((matrix.of, inner))
-            elif matrix.links is Links.NONE:
-                total = vector if total is None else total + vector
-            else:
-                by_links.setdefault(matrix.links, []).append((matrix, vector))
-        for links, own in by_links.items():
-            applied = self._apply(self._merge(own), links)
-            total = applied if total is None else total + applied
-        return total
-
-    def _merge(self, parts: list[tuple[Matrix, Array]]) -> list[tuple[Matrix, Array]]:
-        """A u + A v as A (u + v) for public A: links are read once per matrix."""
-        public: dict[Matrix, Array] = {}
         for matrix, vector in parts:
             if isinstance(matrix, Public):
                 public[matrix] = self._hold(public[matrix] + vector) if matrix in public else vector
-        return [*public.items(), *(part for part in parts if not isinstance(part[0], Public))]
+            elif matrix.links is Links.NONE:
+                total = vector if total is None else total + vector
+            elif not isinstance(matrix, Square):
+                by_links.setdefault(matrix.links, []).append((matrix, vector))
+        for matrix, vector in parts:
+            if isinstance(matrix, Square):
+                within = self._apply([(matrix.of, vector)], Links.GRAPH, public.get(matrix.of))
+                public[matrix.of] = self._hold(within)
+        if public:
+            by_links[Links.GRAPH] = [*public.items(), *by_links.get(Links.GRAPH, [])]
+        for links, own in by_links.items():
+            total = self._apply(own, links, total)
+        return total
 
-    def _apply(self, parts: list[tuple[Matrix, Array]], links: Links) -> Array:
-        """Σ_parts A u over one kind of links, own link included, in one pass over the slots."""
+    def _apply(
+        self, parts: list[tuple[Matrix, Array]], links: Links, plain: Array | None = None
+    ) -> Array:
+        """Σ_parts A u over one kind of links, own link included, in one pass over the slots; plus
+        `plain`.
+        """
         dense = self.env.table(links, "dense")
         private = any(isinstance(matrix, Shares) for matrix, _ in parts)
         if dense is not None and self.env.plan.n_trials == 1 and not private:
-            return self._apply_dense(parts, links, dense)
+            return self._apply_dense(parts, links, dense, plain)
+        if self.env.plan.listed:
+            return self._apply_native(parts, links, plain)
         neighbour, entry = self.env.table(links, "neighbour"), self.env.table(links, "entry")
         vector = parts[0][1]
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
@@ -201,11 +230,51 @@ class Fleet(View):
         total = total if turn is None else take(total, turn)
         for matrix, vector in parts:
             total = total + self._own(matrix, vector)
+        return total if plain is None else total + plain
+
+    def _apply_native(
+        self, parts: list[tuple[Matrix, Array]], links: Links, plain: Array | None
+    ) -> Array:
+        """The same by native code: a public and a private matrix in each pass."""
+        args, total = self.env.args, plain
+        public = [
+            (args["own"][A.name], args["receiving"][links, A.name], u)
+            for A, u in parts
+            if isinstance(A, Public)
+        ]
+        private = [(A.own, A.out, u) for A, u in parts if isinstance(A, Columns)]
+        for at_links, at_senders in itertools.zip_longest(public, private):
+            total = native.mix(self._list(links), public=at_links, private=at_senders, plain=total)
+        for own, out in (u for A, u in parts if isinstance(A, Shares)):
+            total = self._collect(out, own if total is None else total + own, links)
         return total
 
-    def _apply_dense(self, parts: list[tuple[Matrix, Array]], links: Links, dense: Array) -> Array:
+    def _list(self, links: Links) -> dict[str, Array]:
+        return {name: self.env.table(links, name) for name in ("first", "neighbour", "entry")}
+
+    def _collect(self, messages: Array, own: Array, links: Links) -> Array:
+        """(agents, d, trials): what came over each agent's links, out of (out-slots, d, trials)."""
+        entry = self.env.table(links, "entry")
+        if self.env.plan.listed:
+            by_entry = {**self._list(links), "neighbour": entry}
+            return native.mix(by_entry, public=(None, None, messages), plain=own)
+        received = _sum_slots(
+            self.env.buckets(links, out=False),
+            lambda cut: take(messages, cut(entry)),
+            own.shape[1:],
+        )
+        turn = self.env.table(links, "from_into")
+        return own + (received if turn is None else take(received, turn))
+
+    def _apply_dense(
+        self,
+        parts: list[tuple[Matrix, Array]],
+        links: Links,
+        dense: Array,
+        plain: Array | None,
+    ) -> Array:
         """The same where most pairs are linked: a matrix gathered from the slots, and a product."""
-        total: Any = 0.0
+        total: Any = 0.0 if plain is None else plain
         for matrix, vector in parts:
             if isinstance(matrix, Columns):
                 rows = matrix.out[:, 0, 0]
@@ -279,14 +348,7 @@ class Recorder(Fleet):
         self.wire.append(messages)
         if exchange.over is not None:
             self.masks.append(exchange.over)
-        entry = self.env.table(links, "entry")
-        received = _sum_slots(
-            self.env.buckets(links, out=False),
-            lambda cut: take(messages, cut(entry)),
-            own.shape[1:],
-        )
-        turn = self.env.table(links, "from_into")
-        return own + (received if turn is None else take(received, turn))
+        return self._collect(messages, own, links)
 
     def _message(self, matrix: Matrix, vector: Array, links: Links) -> Array:
         """(out-slots, d, trials): this part of what goes over each link."""
@@ -329,6 +391,8 @@ def _gradient(plan: Plan, x: Array, data: Any) -> Array:
     """(agents, d, trials) gradients; trials stay the last axis."""
     if plan.n_trials == 1:
         one = jax.tree.map(lambda leaf: leaf[..., 0], data) if plan.per_trial else data
+        if plan.listed:
+            return native.unflatten(native.gradients(plan.gradient, native.flatten(x), one))
         return jax.vmap(plan.gradient)(x[:, :, 0], one)[:, :, None]
     over_trials = jax.vmap(plan.gradient, in_axes=(1, -1 if plan.per_trial else None), out_axes=1)
     return jax.vmap(over_trials)(x, data)

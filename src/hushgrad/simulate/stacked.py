@@ -4,6 +4,7 @@ divergence.
 
 from __future__ import annotations
 
+import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.exchange import Links
+from hushgrad.simulate.book import AWAKE, TRACE, Book
 from hushgrad.simulate.checkpoint import Clock, Stopped
-from hushgrad.simulate.engine import CHUNK, SAMPLES, Simulation
+from hushgrad.simulate.engine import CHUNK, SAMPLES, Program, Simulation
 from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
@@ -25,6 +27,7 @@ type Ints = NDArray[np.int64]
 
 BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
 THREADS = 2
+_CHUNK_BYTES = 2**27  # of messages recorded per call, where the network is so large
 _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
 
 
@@ -47,7 +50,12 @@ def simulate(order: Order) -> Outcome:
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     order.checkpoint.clear()
-    return _join(outcomes, n)
+    outcome = _join(outcomes, n)
+    if order.book is None:
+        return outcome
+    return replace(
+        outcome, channels=_channels(order, order.book), trace=order.book.read(TRACE, beyond=1)
+    )
 
 
 def _join(outcomes: list[Outcome], n: int) -> Outcome:
@@ -61,14 +69,6 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
         missing = samples - values.shape[1]
         return np.pad(values, ((0, 0), (0, missing)), constant_values=np.nan)
 
-    channels = tuple(
-        replace(
-            same[0],
-            values=stack([c.values for c in same]),
-            awake=None if same[0].awake is None else stack([c.awake for c in same]),
-        )
-        for same in zip(*(o.channels for o in outcomes), strict=True)
-    )
     return Outcome(
         error=stack([pad(o.error) for o in outcomes]),
         consensus=stack([pad(o.consensus) for o in outcomes]),
@@ -78,7 +78,6 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
         },
         diverged=stack([o.diverged for o in outcomes]),
         traffic=outcomes[0].traffic,
-        channels=channels,
     )
 
 
@@ -91,8 +90,26 @@ def _run_block(order: Order, number: int, part: Ints) -> Outcome:
             seed=order.seed,
             trials=order.trials[part],
         )
-        block = _RecordedBlock if order.transcript else _SampledBlock
-        return block(order, simulation, order.x0[part], number).run()
+        if order.book is None:
+            return _SampledBlock(order, simulation, order.x0[part], number).run()
+        return _RecordedBlock(order, simulation, order.x0[part], number, part, order.book).run()
+
+
+class _Recording(Program):
+    """Gives the estimates of every recorded iteration beside its messages and metrics."""
+
+    def _metrics(self, args: Any, state: Any) -> Any:
+        return (*super()._metrics(args, state), self.algorithm.estimate(state))
+
+
+_cached_recording = functools.lru_cache(maxsize=64)(_Recording)
+
+
+def _recording(simulation: Simulation) -> Program:
+    try:
+        return _cached_recording(simulation.algorithm, simulation.plan)
+    except TypeError:  # parameters that cannot be hashed
+        return _Recording(simulation.algorithm, simulation.plan)
 
 
 class _SampledBlock:
@@ -211,7 +228,7 @@ class _SampledBlock:
         for name, metric in self.order.metrics.items():
             self.metrics[name].append(apply_metric(name, metric, x, self.order.problem))
 
-    def _outcome(self, channels: tuple[Channel, ...] = ()) -> Outcome:
+    def _outcome(self) -> Outcome:
         return Outcome(
             error=np.array(self.error).T,
             consensus=np.array(self.consensus).T,
@@ -219,7 +236,6 @@ class _SampledBlock:
             metrics={name: np.array(values).T for name, values in self.metrics.items()},
             diverged=self.diverged,
             traffic=_count(self.simulation, self.awake, self.k),
-            channels=channels,
         )
 
 
@@ -228,73 +244,98 @@ class _RecordedBlock(_SampledBlock):
     from them.
     """
 
+    def __init__(
+        self, order: Order, simulation: Simulation, x0: Floats, number: int, part: Ints, book: Book
+    ):
+        simulation.program = _recording(simulation)
+        super().__init__(order, simulation, x0, number)
+        self.part, self.book = part, book
+        self.targets = set(order.samples.tolist())
+
     def run(self) -> Outcome:
         program, args = self.simulation.program, self.simulation.args
-        targets = set(self.order.samples.tolist())
-        last = int(self.order.samples[-1])
-        channels: list[Channel] = []
+        last, chunk = int(self.order.samples[-1]), _chunk(self.simulation)
+        self.book.write(TRACE, self.part, 0, self.simulation.estimates(self.state)[:, None])
         if self.order.algorithm.first_differs:
             self.state, out = program.record_first(args, self.state)
-            kept = jax.tree.map(lambda leaf: np.asarray(leaf)[None], out)
-            channels += self._channels(
-                program.traffic["recorded first"].wires, [kept], np.array([0])
-            )
-            self._pick(kept, targets)
-        start, chunks = self.k, list[Any]()
+            self._keep("first", jax.tree.map(lambda leaf: np.asarray(leaf)[None], out))
         while self.k < last and not (self.diverged >= 0).all():
-            n = min(CHUNK, last - self.k)
+            n = min(chunk, last - self.k)
             if self.order.metrics:  # users' metrics need the iterates at every sample
                 n = min(n, int(self.order.samples[len(self.error)]) - self.k)
-            self.state, out = program.record(args, self.state, np.int64(self.k), n=n)
-            kept = jax.tree.map(np.asarray, out)
-            chunks.append(kept)
-            self._pick(kept, targets)
+            made = self.simulation.made
+            self.state, out = program.record(args, made, self.state, np.int64(self.k), n=n)
+            self._keep("step", jax.tree.map(np.asarray, out))
             if self.order.checkpoint.stop.is_set():
                 raise Stopped
-        if chunks:
-            channels += self._channels(
-                program.traffic["recorded step"].wires, chunks, np.arange(start, self.k)
-            )
-        return self._outcome(tuple(channels))
+        self.book.ended[self.part] = self.k
+        return self._outcome()
 
-    def _pick(self, kept: Any, targets: set[int]) -> None:
-        _, masks, error, consensus = kept
+    def _keep(self, which: str, kept: Any) -> None:
+        wire, masks, error, consensus, x = kept
+        x = x[:, self.simulation.position]
+        self.book.write(TRACE, self.part, self.k + 1, np.moveaxis(x, -1, 0))
+        self._write(which, wire, masks)
         self.awake += sum((mask.sum((0, 1, 2)) for mask in masks), np.zeros(len(self.diverged)))
         for off, apart in zip(error, consensus, strict=True):
             self.k += 1
             self.diverged[is_lost(off) & (self.diverged < 0)] = self.k
-            if self.k in targets:
+            if self.k in self.targets:
                 self._note(off, apart)
-        if self.k in targets:
+        if self.k in self.targets:
             self._measure_users(self.simulation.estimates(self.state))
         self.order.tick(len(error) * len(self.diverged))
 
-    def _channels(self, wires: Any, chunks: list[Any], iterations: Ints) -> list[Channel]:
-        channels: list[Channel] = []
-        mask_number = 0
-        for w, wire in enumerate(wires):
+    def _write(self, which: str, sent: Any, masks: Any) -> None:
+        """What was sent, (n, slots or agents, numbers, trials), into the book by arc or sender."""
+        wires = self.simulation.program.traffic[f"recorded {which}"].wires
+        length = 1 if which == "first" else None
+        masks = iter(masks)
+        for wire, values in zip(wires, sent, strict=True):
             layout = self.simulation.layouts[wire.links]
-            values = np.concatenate([chunk[0][w] for chunk in chunks])  # (n, rows, numbers, trials)
-            row = layout.flat if wire.pushed else layout.position[layout.senders]
-            awake = None
+            rows = values[:, layout.flat if wire.pushed else layout.position]
+            kept: list[tuple[Any, Any]] = [((which, wire), rows)]
             if wire.masked:
-                every = np.concatenate([chunk[1][mask_number] for chunk in chunks])
-                awake = np.moveaxis(every[:, layout.flat, 0] > 0, -1, 0)
-                mask_number += 1
-            channels.append(
-                Channel(
-                    round=wire.round,
-                    exchange=wire.exchange,
-                    kind="push" if wire.pushed else "pull",
-                    iterations=iterations,
-                    senders=layout.senders,
-                    receivers=layout.receivers,
-                    row=row,
-                    values=np.moveaxis(values, -1, 0),
-                    awake=awake,
-                )
+                kept.append(((which, wire, AWAKE), next(masks)[:, layout.flat, 0] > 0))
+            for name, array in kept:
+                self.book.write(name, self.part, self.k, np.moveaxis(array, -1, 0), length=length)
+
+
+def _chunk(simulation: Simulation) -> int:
+    """Iterations to record per call, so that a network of any size fits in memory."""
+    slots = max(layout.n_out for layout in simulation.layouts.values())
+    each = 8 * max(1, slots) * simulation.plan.dim * simulation.plan.n_trials
+    return max(1, min(CHUNK, _CHUNK_BYTES // each))
+
+
+def _channels(order: Order, book: Book) -> tuple[Channel, ...]:
+    graph = order.network.graph
+    reach = {Links.GRAPH: graph}
+    if order.algorithm.links is Links.TWO_HOP:
+        reach[Links.TWO_HOP] = graph.two_hop()
+    first = int(order.algorithm.first_differs)
+    channels: list[Channel] = []
+    for name in book.names():
+        if name == TRACE or name[-1] == AWAKE:
+            continue
+        which, wire = name
+        span = slice(0, 1) if which == "first" else slice(first, None)
+        over = reach[wire.links]
+        values = book.read(name)[:, span]
+        channels.append(
+            Channel(
+                round=wire.round,
+                exchange=wire.exchange,
+                kind="push" if wire.pushed else "pull",
+                iterations=np.arange(int(book.ended.max()))[span],
+                senders=over.senders,
+                receivers=over.receivers,
+                row=np.arange(over.n_arcs) if wire.pushed else over.senders,
+                values=values,
+                awake=book.read((*name, AWAKE))[:, span] if wire.masked else None,
             )
-        return channels
+        )
+    return tuple(channels)
 
 
 def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:

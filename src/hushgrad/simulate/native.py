@@ -1,0 +1,217 @@
+"""Loops of the engine as native code: draws, sums over neighbours, gradients of rows (native.c).
+
+XLA vectorises none of them as well as the machine can. The source is compiled once by the system's
+C compiler, kept in the user's cache, and called through XLA's foreign function interface. Without a
+compiler, or with HUSHGRAD_NATIVE=0, XLA's own code does the same work, about half as fast; both
+agree to rounding, draws bit for bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from hushgrad.exchange import Array
+from hushgrad.problems import losses, quadratic
+
+DRAWS = 1024  # below, a call costs more than it saves
+NUMBERS = 2048  # agents · d, the same
+COLUMNS = 32  # wider matrices XLA multiplies as fast
+
+_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared")
+_OPERATIONS = ("uniforms", "mix", "rows", "columns", "misfit", "squares", "logistic", "huber")
+
+
+def uniforms(k0: Array, k1: Array, slots: Array, counter: Array) -> Array:
+    """As draws.uniforms of the keys (rows, 1, trials) and the counter (k, slot (rows, 1, 1))."""
+    call = jax.ffi.ffi_call("hushgrad_uniforms", jax.ShapeDtypeStruct(k0.shape, jnp.float64))
+    return call(k0, k1, slots, counter)
+
+
+def draws(n: int) -> bool:
+    """Whether n draws are worth native calls."""
+    return n >= DRAWS and is_available()
+
+
+def mix(
+    links: dict[str, Array],  # first (agents + 1,), neighbour (links,), entry (links,)
+    *,
+    public: tuple[Array | None, Array | None, Array] | None = None,  # own, links, (agents, d, 1)
+    private: tuple[Array, Array, Array] | None = None,  # own, out-slots, (agents, d, 1)
+    plain: Array | None = None,  # (agents, d, 1)
+) -> Array:
+    """Σ_j w_ij x_j + u_ij h_j over an agent's links and itself, plus its own plain vector."""
+    none = jnp.zeros(0)
+    given = [*(public or (None,) * 3), *(private or (None,) * 3), plain]
+    flat = [none if a is None else flatten(a) if a.ndim == 3 else a for a in given]
+    d = flat[2 if public else 5].shape[1]
+    shape = jax.ShapeDtypeStruct((links["first"].shape[0] - 1, d), jnp.float64)
+    call = jax.ffi.ffi_call("hushgrad_mix", shape)
+    return unflatten(call(links["first"], links["neighbour"], links["entry"], *flat))
+
+
+def flatten(values: Array) -> Array:
+    """(agents, d) of (agents, d, 1). By a transposition: a compiler that keeps d inside, and not
+    the one trial, has nothing to copy, and its loops run along d.
+    """
+    return values.transpose(2, 0, 1).reshape(values.shape[:2])
+
+
+def unflatten(values: Array) -> Array:
+    """(agents, d, 1) of (agents, d)."""
+    return values.reshape(1, *values.shape).transpose(1, 2, 0)
+
+
+def rows(A: Array, x: Array) -> Array:
+    """A_i x_i (agents, s) of A (agents, s, d) and x (agents, d)."""
+    shape = jax.ShapeDtypeStruct(A.shape[:2], jnp.float64)
+    return jax.ffi.ffi_call("hushgrad_rows", shape)(A, x)
+
+
+def columns(A: Array, r: Array) -> Array:
+    """A_iᵀ r_i (agents, d) of A (agents, s, d) and r (agents, s)."""
+    shape = jax.ShapeDtypeStruct((A.shape[0], A.shape[2]), jnp.float64)
+    return jax.ffi.ffi_call("hushgrad_columns", shape)(A, r)
+
+
+# gradients that native.c reads every row for only once, and the names of what they take
+_LOSSES = {
+    quadratic.misfit_gradient: ("misfit", "M", "z", "sigma"),
+    losses.squares_gradient: ("squares", "X", "y", "penalty"),
+    losses.logistic_gradient: ("logistic", "X", "y", "penalty"),
+    losses.huber_gradient: ("huber", "X", "y", "penalty"),
+}
+
+
+def gradients(gradient: Callable[..., Array], x: Array, data: Any) -> Array:
+    """`gradient` of every agent's x (agents, d) and data, (agents, d)."""
+    if gradient not in _LOSSES:
+        return _interpret(jax.vmap(gradient), x, data)
+    name, *keys = _LOSSES[gradient]
+    A, y, penalty = (data[key] for key in keys)
+    none = jnp.zeros(0)
+    call = jax.ffi.ffi_call(f"hushgrad_{name}", jax.ShapeDtypeStruct(x.shape, jnp.float64))
+    return call(A, y, data.get("weight", none), penalty, data.get("delta", none), x)
+
+
+def _interpret(function: Callable[..., Array], *arguments: Any) -> Array:
+    """`function` traced, with its products of a matrix and a vector per agent made native."""
+    traced = jax.make_jaxpr(function)(*arguments)
+    if _has_custom_rules(traced.jaxpr):
+        return function(*arguments)
+    (out,) = _evaluate(traced.jaxpr, traced.consts, jax.tree.leaves(arguments))
+    return out
+
+
+def _has_custom_rules(jaxpr: Any) -> bool:
+    """Whether it calls functions with rules of their own, which cannot be called again by hand."""
+    return any(
+        equation.primitive.name.startswith("custom_")
+        or (equation.primitive.name == "jit" and _has_custom_rules(equation.params["jaxpr"].jaxpr))
+        for equation in jaxpr.eqns
+    )
+
+
+def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for equation in jaxpr.eqns:
+        given = [read(atom) for atom in equation.invars]
+        primitive, parameters = equation.primitive, equation.params
+        if primitive.name == "jit":
+            inner = parameters["jaxpr"]
+            found = _evaluate(inner.jaxpr, inner.consts, given)
+        elif primitive.name == "dot_general" and (product := _product(given, parameters)):
+            found = [product()]
+        else:
+            out = primitive.bind(*given, **parameters)
+            found = out if primitive.multiple_results else [out]
+        values.update(zip(equation.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _product(given: Sequence[Any], parameters: Any) -> Callable[[], Array] | None:
+    """The native form of a product of every agent's matrix with its vector, if it is one."""
+    (contracted, batch) = parameters["dimension_numbers"]
+    order = (0, 1) if given[0].ndim == 3 else (1, 0)
+    A, x = (given[n] for n in order)
+    if batch != ((0,), (0,)) or (A.ndim, x.ndim) != (3, 2) or A.dtype != jnp.float64:
+        return None
+    if A.shape[2] > COLUMNS:
+        return None
+    axes = tuple(contracted[n] for n in order)
+    if axes == ((2,), (1,)):
+        return lambda: rows(A, x)
+    return (lambda: columns(A, x)) if axes == ((1,), (1,)) else None
+
+
+@functools.cache
+def is_available() -> bool:
+    """Whether the native code is there; compiles and registers it when first asked."""
+    if os.environ.get("HUSHGRAD_NATIVE", "1") == "0":
+        return False
+    library = _library()
+    if library is None:
+        return False
+    for name in _OPERATIONS:
+        symbol = f"hushgrad_{name}"
+        handler = jax.ffi.pycapsule(getattr(library, symbol))
+        jax.ffi.register_ffi_target(symbol, handler, platform="cpu")
+    return True
+
+
+def _library() -> Any:
+    """The compiled library, or None where it cannot be made."""
+    source = Path(__file__).with_name("native.c")
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None or os.name != "posix":
+        return None
+    built = _cache() / f"native-{_digest(source, compiler)}.so"
+    try:
+        if not built.exists():
+            _compile(compiler, source, built)
+        return ctypes.CDLL(str(built))
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _compile(compiler: str, source: Path, built: Path) -> None:
+    built.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent) as work:  # so that nobody sees half a file
+        part = Path(work) / "native.so"
+        command = [compiler, *_FLAGS, "-I", jax.ffi.include_dir(), str(source), "-o", str(part)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        part.replace(built)
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "hushgrad"
+
+
+def _digest(source: Path, compiler: str) -> str:
+    """Code made for another processor, compiler or version of JAX has another name."""
+    try:
+        flags = next(
+            line for line in Path("/proc/cpuinfo").read_text().splitlines() if "flags" in line
+        )
+    except (OSError, StopIteration):
+        flags = platform.processor()
+    known = (source.read_text(), *_FLAGS, compiler, platform.machine(), flags, jax.__version__)
+    return hashlib.sha256("\0".join(known).encode()).hexdigest()[:16]
