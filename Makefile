@@ -53,7 +53,7 @@ format: $(VENV)/.dev  ## let ruff put the code in order
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev  ## how fast the simulator is on this machine
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --scaling
 
 docs: $(VENV)/.docs  ## the documentation, warnings as errors, into docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

@@ -247,6 +247,7 @@ def main(file: Path) -> None:
         print(
             f"{page}: {'written' if done else 'has no <!-- bench:begin --> … <!-- bench:end -->'}"
         )
+    shutil.copyfile(file, ROOT / "docs" / "bench.json")  # what the pages' figures come from
     picture = file.with_name(PICTURE)
     if picture.exists():
         shutil.copyfile(picture, ROOT / "docs" / "images" / PICTURE)

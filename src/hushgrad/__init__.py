@@ -7,7 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushgrad import algorithms, draws, errors, graphs, problems, splits, stepsizes, studies
+    from hushgrad import (
+        algorithms,
+        draws,
+        errors,
+        graphs,
+        masks,
+        problems,
+        splits,
+        stepsizes,
+        studies,
+    )
     from hushgrad.algorithms import (
         AB,
         ADDOPT,
@@ -23,7 +33,11 @@ if TYPE_CHECKING:
     )
     from hushgrad.errors import HushgradError
     from hushgrad.mixing import Network
+    from hushgrad.privacy.adversaries import Curious, Eavesdropper
+    from hushgrad.privacy.audit import audit
+    from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
+    from hushgrad.runtime.agent import Agent
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
@@ -37,40 +51,51 @@ __all__ = [
     "EXTRA",
     "PDGDS",
     "PDGNDS",
+    "Agent",
     "Algorithm",
     "AsynDGM",
     "AugDGM",
     "Comparison",
+    "Curious",
     "DIGing",
+    "Eavesdropper",
     "HushgradError",
     "Network",
     "Problem",
     "PushPull",
     "Run",
     "algorithms",
+    "audit",
     "compare",
     "draws",
     "errors",
     "graphs",
     "load_run",
     "load_study",
+    "masks",
     "problems",
     "run",
     "splits",
     "stepsizes",
     "studies",
+    "witness",
 ]
 
 _HOMES = {
+    "Agent": "runtime.agent",
     "Comparison": "simulate.result",
+    "Curious": "privacy.adversaries",
+    "Eavesdropper": "privacy.adversaries",
     "HushgradError": "errors",
     "Network": "mixing",
     "Problem": "problems",
     "Run": "simulate.result",
+    "audit": "privacy.audit",
     "compare": "simulate.run",
     "load_run": "simulate.result",
     "load_study": "studies",
     "run": "simulate.run",
+    "witness": "privacy.witness",
 }  # the other classes live in algorithms, the other names are modules
 
 

@@ -10,6 +10,10 @@ The contract:
     key        = threefry(key_trial, (agent, stream))
     u          = (top 53 bits of threefry(key, (k, slot)) + 1) · 2⁻⁵³  ∈ (0, 1]
 
+What two agents i < j share, the masks of their objectives, is drawn by a key of the pair:
+
+    key_ij     = threefry(key of (i, MASK), (j, MASK)),  u_n addressed by (ONCE, n)
+
 Seeds are for studies and tests; a deployed agent uses a secret key and a real cipher with the same
 addresses.
 """
@@ -17,7 +21,7 @@ addresses.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +46,7 @@ class Stream(enum.IntEnum):
     BATCH = 4
     NOISE = 5
     COIN = 6
+    MASK = 7
 
 
 def threefry(key: Words, counter: Words) -> Words:
@@ -90,3 +95,38 @@ def agent_keys(
     return threefry(
         trial_key, (np.broadcast_to(number, shape), np.full(shape, stream, dtype=np.uint32))
     )
+
+
+class Draws(Protocol):
+    """The draws of one agent, by address; those of `Stream.COIN` are everyone's."""
+
+    def uniforms(
+        self, stream: Stream, when: NDArray[np.uint32], slots: NDArray[np.uint32]
+    ) -> NDArray[np.float64]:
+        """u ∈ (0, 1], (when, slots)."""
+        ...
+
+
+class SeededDraws:
+    """Draws by the contract above, from one trial's key."""
+
+    def __init__(self, trial_key: tuple[NDArray[np.uint32], NDArray[np.uint32]], agent: int):
+        self._trial_key, self._agent = trial_key, agent
+        self._keys: dict[Stream, tuple[NDArray[np.uint32], NDArray[np.uint32]]] = {}
+
+    def uniforms(
+        self, stream: Stream, when: NDArray[np.uint32], slots: NDArray[np.uint32]
+    ) -> NDArray[np.float64]:
+        if stream not in self._keys:
+            agent = PUBLIC if stream is Stream.COIN else self._agent
+            self._keys[stream] = agent_keys(self._trial_key, [agent], stream)
+        return uniforms(self._keys[stream], (when[:, None], slots[None, :]))
+
+
+def pair_keys(
+    trial_key: tuple[NDArray[np.uint32], NDArray[np.uint32]], low: ArrayLike, high: ArrayLike
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """The keys (pairs, trials) that the agents low < high share."""
+    key = agent_keys(trial_key, low, Stream.MASK)
+    number = np.broadcast_to(np.asarray(high, np.uint32)[:, None], key[0].shape)
+    return threefry(key, (number, np.full_like(number, Stream.MASK)))

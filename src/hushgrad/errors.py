@@ -8,9 +8,18 @@
         │   ├── ProblemError                    losses, data, starting points
         │   ├── StudyError                      a study file
         │   ├── AlgorithmError                  a network or parameters it cannot use
-        │   └── StepsizeError                   schedules and deviations
+        │   ├── StepsizeError                   schedules and deviations
+        │   ├── IdentityError                   keys, certificates, who is at the other end
+        │   ├── ConfigError                     an agent's file
+        │   └── PrivacyError                    what an adversary does not know, or cannot be judged
         ├── MissingExtra (also an ImportError)  an optional package that is not installed
-        └── DivergedError                       the iterates left the finite numbers
+        ├── DivergedError                       the iterates left the finite numbers
+        └── AgentError                          a networked agent cannot go on
+            ├── WireError                       bytes or messages that break the protocol
+            ├── StateError                      a state directory that cannot be used
+            ├── ReplayError                     a journal that does not reproduce its messages
+            ├── StaleCopyError                  a state that is older than what peers hold
+            └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
     └── RiskWarning                             legal, but unlikely to be what was meant
@@ -54,12 +63,52 @@ class StepsizeError(InputError):
     """A schedule or a deviation of stepsizes is malformed."""
 
 
+class PrivacyError(InputError):
+    """An adversary was asked for what it does not know, or a run cannot be judged."""
+
+
+class IdentityError(InputError):
+    """Keys or certificates that cannot be used, or a peer that is not who it should be."""
+
+
+class ConfigError(InputError):
+    """An agent's file says something that cannot be run."""
+
+
 class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error
     """A package of an optional extra is needed here and is not installed."""
 
 
 class DivergedError(HushgradError):
     """The iterates left the finite numbers."""
+
+
+class AgentError(HushgradError):
+    """A networked agent cannot go on; its state is kept."""
+
+
+class WireError(AgentError):
+    """What came over a link breaks a rule of the protocol."""
+
+    def __init__(self, message: str, reason: str = "frame"):
+        super().__init__(message)
+        self.reason = reason  # one word or two, to count by
+
+
+class StateError(AgentError):
+    """A state directory is in use, belongs to another run, or cannot be written."""
+
+
+class ReplayError(AgentError):
+    """Rerun from its journal, a step does not give the messages that it had sent."""
+
+
+class StaleCopyError(AgentError):
+    """A peer holds messages of this agent that its journal does not know."""
+
+
+class PeerLostError(AgentError):
+    """A neighbour was absent for longer than `max_wait`."""
 
 
 class RiskWarning(UserWarning):

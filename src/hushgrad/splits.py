@@ -14,6 +14,8 @@ from hushgrad.draws import Stream
 from hushgrad.errors import AlgorithmError
 from hushgrad.exchange import IDENTITY, Links, Matrix, Terms
 
+_LEAST = 1e-300
+
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
@@ -33,10 +35,21 @@ class FreshSplit(Split):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateConstantSplit(Split):
-    """b_ij = u_ij / Σ_l u_lj drawn once and kept secret: no fluctuation to listen to."""
+    """b_ij = u_ij / Σ_l u_lj drawn once and kept secret: no fluctuation to listen to.
+
+    With `own`, the agent keeps b_jj = own (1 + u_jj) / 2 and its links share the rest: an agent
+    with few and weak links must not feed a curved step back to itself, nor give it all away.
+    """
+
+    own: float | None = None
 
     def __call__(self, agent: Any, over: Links = Links.GRAPH) -> Matrix:
-        return agent.columns(*agent.link_uniforms(Stream.SPLIT_CONSTANT, over, once=True), over)
+        own, out = agent.link_uniforms(Stream.SPLIT_CONSTANT, over, once=True)
+        if self.own is not None:
+            share = self.own * 0.5 * (1.0 + own)
+            # of an agent without links nothing but the last term is left
+            own = share / (1.0 - share) * agent.sum_out(out, over) + _LEAST * own
+        return agent.columns(own, out, over)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +91,16 @@ def fresh() -> Split:
     return FreshSplit()
 
 
-def private_constant() -> Split:
-    """Random weights drawn once per run."""
-    return PrivateConstantSplit()
+def private_constant(own: float | None = None) -> Split:
+    """Random weights drawn once per run; `own` bounds what an agent keeps, from half of it up."""
+    if own is not None and (
+        not isinstance(own, (int, float)) or isinstance(own, bool) or not 0 < own < 1
+    ):
+        raise AlgorithmError(
+            "an agent keeps between own/2 and own of its step, 0 < own < 1, but "
+            f"own = {own!r}. Try 0.45, or leave it out to draw it like the other weights."
+        )
+    return PrivateConstantSplit(own=None if own is None else float(own))
 
 
 def isotropic(scale: float = 1.0) -> Split:

@@ -11,13 +11,9 @@ from hushgrad.simulate.run import run
 from hushgrad.splits import Split
 from hushgrad.stepsizes import Deviation, Schedule
 from hushgrad.studies import parse_study
-from hushgrad.studies.check import (
-    NOT_IN_RUN,
-    algorithm_classes,
-    graph_builders,
-    problem_builders,
-)
-from hushgrad.studies.schema import builders, parameters
+from hushgrad.studies.check import NOT_IN_RUN, graph_builders, problem_builders
+from hushgrad.tables.algorithms import algorithm_classes
+from hushgrad.tables.schema import builders, parameters
 
 DOCS = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
 FUNCTIONS = {

@@ -8,7 +8,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import StudyError
 from hushgrad.studies import load_study, parse_study
-from hushgrad.studies.toml import to_toml
+from hushgrad.tables.toml import to_toml
 
 TEXT = """
 [network]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from hushgrad.errors import AlgorithmError, MixingError
-from hushgrad.exchange import Array, Links, Step
+from hushgrad.exchange import Array, Links, Matrix, Step
+from hushgrad.masks import Sizes, ZeroSum, check_masks, zero_sum
 from hushgrad.mixing import Kind, Network
-from hushgrad.splits import IdentitySplit, Split, check_split, fresh
-from hushgrad.stepsizes import Schedule, check_schedule, constant, harmonic
+from hushgrad.splits import IdentitySplit, Split, check_split, fresh, private_constant
+from hushgrad.stepsizes import Deviation, Schedule, check_schedule, constant, geometric, harmonic
 
 PAPER = "wang2023decentralized"
 
@@ -116,26 +117,76 @@ class Stepping(Algorithm):
         return self.schedule(agent)
 
 
+class _Design(NamedTuple):
+    """How the PDG family hides a step."""
+
+    deviation: Deviation
+    split: Split
+    masks: ZeroSum | None
+
+
+type Design = Literal["paper", "recommended"]
+
+_DESIGNS = {
+    "paper": _Design(harmonic(), fresh(), None),
+    # chosen by benchmarks/designs.py
+    "recommended": _Design(geometric(0.5, drawn="once"), private_constant(own=0.45), zero_sum()),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Private(Stepping):
-    """A method of the PDG family: private deviations of λ and a private split B."""
+    """A method of the PDG family: private deviations of λ, a private split B, masks.
 
-    split: Split = fresh()
+    `design` fills in what is left open: ``"paper"``, deviations ϱ/k² and fresh splits; or
+    ``"recommended"``, nothing that keeps fluctuating, and zero-sum masks of the objective.
+    """
+
+    design: Design = "paper"
+    split: Split | None = None  # None: the design's, and so for masks and stepsize.deviation
+    masks: ZeroSum | None = None
 
     undirected = True
     cites = (PAPER,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_split(self.split, type(self).__name__)
+        name = type(self).__name__
+        if self.design not in _DESIGNS:
+            raise AlgorithmError(
+                f"{name} has the designs {' and '.join(map(repr, _DESIGNS))}, but "
+                f"design = {self.design!r}."
+            )
+        if self.split is not None:
+            check_split(self.split, name)
+        check_masks(self.masks, name)
 
     @property
     def schedule(self) -> Schedule:
-        return self.stepsize.deviating(harmonic())
+        return self.stepsize.deviating(_DESIGNS[self.design].deviation)
+
+    @property
+    def splitting(self) -> Split:
+        """The split that is used."""
+        return _DESIGNS[self.design].split if self.split is None else self.split
+
+    def B(self, agent: Any, over: Links = Links.GRAPH) -> Matrix:  # noqa: N802  # the paper's
+        return self.splitting(agent, over)
+
+    @property
+    def masking(self) -> ZeroSum | None:
+        """The masks that drivers add to the agents' gradients."""
+        return _DESIGNS[self.design].masks if self.masks is None else self.masks
+
+    def mask_sizes(self, dim: int, eta: float | None) -> Sizes:
+        """How large the masks are, on a network with this η if it is known."""
+        masks = self.masking or zero_sum(linear=0, quadratic=0)
+        return masks.sizes(dim, lam=float(self.schedule.base(1.0)), eta=eta)
 
     @property
     def label(self) -> str:
-        return self.title + (", B=I" if isinstance(self.split, IdentitySplit) else "")
+        design = "" if self.design == "paper" else f", {self.design}"
+        return self.title + design + (", B=I" if isinstance(self.split, IdentitySplit) else "")
 
 
 class TrackerState(NamedTuple):

@@ -37,7 +37,7 @@ class PDGDS(Private):
 
     def step(self, agent: Any, s: PDGDSState) -> Step[PDGDSState]:
         h = self.lam(agent) * agent.gradient(s.x)
-        x = yield Push(agent.W @ s.x - self.split(agent) @ h)
+        x = yield Push(agent.W @ s.x - self.B(agent) @ h)
         return PDGDSState(x=x)
 
     def risks(self, network: Network, smoothness: float) -> Iterator[str]:
@@ -46,6 +46,11 @@ class PDGDS(Private):
             yield (
                 f"PDGDS with this stepsize is not exact by Theorem 1: {', '.join(failed)}. "
                 "Use hg.stepsizes.diminishing(), or PDGNDS with a constant stepsize."
+            )
+        if self.masking is not None and self.masking.linear > 0:
+            yield (
+                "PDGDS steps by masked gradients to the end: its error grows as the masks do. "
+                "PDGNDS with the same masks does not pay for them."
             )
         steps = float(self.schedule.base(1.0)) * smoothness
         if steps > _LARGE:

@@ -81,7 +81,7 @@ class PDGNDS(Private):
             mixed = Lazy(agent.W) @ (2.0 * s.x - s.x_prev)
         else:
             mixed = 2 * (agent.W @ s.x) - Square(agent.W) @ s.x_prev
-        x = yield Push(mixed - self.split(agent, self.links) @ (h - s.h_prev))
+        x = yield Push(mixed - self.B(agent, self.links) @ (h - s.h_prev))
         return PDGNDSState(x=x, x_prev=s.x, h_prev=h)
 
     def risks(self, network: Network, smoothness: float) -> Iterator[str]:

@@ -15,9 +15,9 @@ import typer
 
 from hushgrad.cli.terminal import handled
 
-# Each is a function of the same name in the module of that name, in the order of --help.
-# Those whose module is not there are left out.
-COMMANDS = ("demo", "new", "run", "compare", "cite", "bench")
+# Each is a function of the same name in the module of that name, in the order of --help; or, where
+# the module has COMMANDS of its own, a group of them. Those whose module is not there are left out.
+COMMANDS = ("demo", "new", "run", "compare", "cite", "bench", "key", "agent", "status", "doctor")
 
 # Typer keeps line ends in these, so a paragraph is a line.
 _HELP = (
@@ -64,12 +64,21 @@ def _flowing(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
+def _add(to: typer.Typer, name: str, command: Callable[..., None], epilog: str | None) -> None:
+    to.command(name, help=_flowing(command), epilog=epilog)(handled(command))
+
+
 for _name in COMMANDS:
     if find_spec(f"hushgrad.cli.{_name}") is not None:
         _module = import_module(f"hushgrad.cli.{_name}")
-        _command = getattr(_module, _name)
         _epilog = getattr(_module, "EPILOG", None)
-        app.command(_name, help=_flowing(_command), epilog=_epilog)(handled(_command))
+        if hasattr(_module, "COMMANDS"):
+            _group = typer.Typer(help=_module.HELP, epilog=_epilog, no_args_is_help=True)
+            for _part in _module.COMMANDS:
+                _add(_group, _part, getattr(_module, _part), None)
+            app.add_typer(_group, name=_name)
+        else:
+            _add(app, _name, getattr(_module, _name), _epilog)
 
 
 def main() -> None:

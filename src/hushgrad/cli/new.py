@@ -1,4 +1,4 @@
-"""`hushgrad new`: an example study to start from."""
+"""`hushgrad new`: an example study, or an agent's file, to start from."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ EPILOG = """
 hushgrad new study.toml
 
 hushgrad run study.toml
+
+hushgrad new --agent agent.toml
+
+hushgrad doctor agent.toml
 """
 
 EXAMPLE = """\
@@ -58,17 +62,83 @@ seed = 1
 # formats = ["pdf", "csv"]
 """
 
+AGENT_EXAMPLE = """\
+# One agent for `hushgrad agent`. Every key is explained in docs/agents.md; paths start here.
+
+# ---- this agent
+[agent]
+name = "north"             # `hushgrad key new north` makes north.key and north.crt
+number = 0                 # 0 … n_agents − 1, another for everyone
+listen = "0.0.0.0:7440"    # leave it out where no port can be opened; then every neighbour has one
+state = "state"            # journal and secret; never copy it, never restore it from a backup
+durability = "power"       # "process": faster, survives a crash of the program, not a power cut
+max_wait = 300.0           # seconds without a neighbour before the run is left, to be resumed
+# metrics = "127.0.0.1:9464"
+
+# What it minimises; the data stays in this file.
+[objective]
+kind = "logistic"          # least_squares, ridge, logistic, rendezvous; or function = "f.py:grad"
+file = "patients.csv"      # .csv, .parquet or .npz
+target = "outcome"         # 0/1 or -1/+1
+columns = ["age", "dose"]  # the same quantities in the same order at everyone
+intercept = true
+regularisation = 1.0       # of the whole problem, the same at everyone
+# The same constants at everyone, or the agents solve different problems.
+standardise = { mean = [60.0, 5.0], scale = [15.0, 2.0] }
+
+# ---- whom it talks to; `hushgrad key trust south.crt` puts a certificate into trusted/
+[[neighbour]]
+name = "south"
+number = 1
+address = "south.example.org:7440"   # of each link one side has the other's address and dials it
+
+[[neighbour]]
+name = "west"
+number = 2                 # no address: it dials this agent
+
+# Agents with whom this one shares secret masks of the objective; each lists the other.
+[[partner]]
+name = "south"
+number = 1
+
+[[partner]]
+name = "west"
+number = 2
+
+# ---- what everyone agrees on: these two tables are the same at all agents
+[run]
+id = "trial-2026"          # a new name for every run
+n_agents = 3
+dim = 3                    # entries of θ: columns and intercept
+iterations = 20000         # at most
+tolerance = 1e-9           # stop together when everyone is this still
+mixing = "metropolis"
+
+[algorithm]
+name = "PDGNDS"            # private and exact; agents take design = "recommended"
+stepsize = { kind = "constant", value = 0.01 }
+"""
+
 
 def new(
-    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="Where to write it.")] = Path(
-        "study.toml"
-    ),
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PATH]",
+            help="Where to write it; study.toml or agent.toml if not said.",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        bool, typer.Option("--agent", help="The file of one networked agent instead of a study.")
+    ] = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Write an example study with comments, to change and run."""
+    """Write an example study with comments, to change and run; or an agent's file."""
+    path = path or Path("agent.toml" if agent else "study.toml")
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(EXAMPLE)
+            file.write(AGENT_EXAMPLE if agent else EXAMPLE)
     except FileExistsError:
         raise InputError(
             f"'{path}' is there already and stays as it is. Choose another name."
@@ -77,5 +147,7 @@ def new(
         raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
     if output is Format.JSON:
         print_json({"written": str(path)})
+    elif agent:
+        note(f"wrote {path}. Change it, then check it with: hushgrad doctor {path}")
     else:
         note(f"wrote {path}. Run it with: hushgrad run {path}")

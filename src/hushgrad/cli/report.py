@@ -23,6 +23,10 @@ _CAPTION = (
     "to 1e-6: iterations until the median error is a millionth of its start. "
     "it/s: iterations × trials per second, compilation included."
 )
+_DIFFERENCE = (
+    "difference: the largest between the agents' estimates and the simulator's at any sample, "
+    "relative to the largest estimate."
+)
 # What summary() gives; other columns of a record are metrics.
 _SUMMARY = (
     "trials", "iterations", "median_error", "worst_error", "iterations_to_1e-6", "converged",
@@ -72,7 +76,7 @@ def files_for(
         directory = Path()
     if chosen is not None:
         from hushgrad.simulate.export import FORMATS
-        from hushgrad.studies.places import suggestion
+        from hushgrad.tables.places import suggestion
 
         for unknown in [f for f in chosen if f not in FORMATS]:
             raise InputError(
@@ -146,6 +150,8 @@ def print_table(records: Sequence[Mapping[str, Any]], title: str) -> None:
         table.add_row(*map(Text, left), *(cell(r) for cell in cells.values()))
     out = console()
     out.print(table)
+    if "difference" in metrics:
+        out.print(_DIFFERENCE, style="dim", soft_wrap=out.width == WIDE)
     if not settings:
         out.print(_CAPTION, style="dim", soft_wrap=out.width == WIDE)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgrad.cli.terminal import (
+    FAILED,
     FileFormats,
     Format,
     Iterations,
@@ -21,7 +24,9 @@ from hushgrad.cli.terminal import (
     Trials,
     collecting_risks,
     note,
+    say,
 )
+from hushgrad.errors import AgentError
 
 if TYPE_CHECKING:
     from hushgrad.cli.report import Files
@@ -39,8 +44,18 @@ hushgrad run study.toml --trials 5 --iterations 100 --format json
 
 hushgrad run sweep.toml --row 7 --save runs
 
+hushgrad run study.toml --trials 1 --engine processes
+
 Exit code 1 means that every trial of every algorithm diverged; the results are printed even so.
 """
+
+
+class Engine(enum.StrEnum):
+    """What runs the agents."""
+
+    STACKED = "stacked"
+    AGENTS = "agents"
+    PROCESSES = "processes"
 
 
 def run(
@@ -56,6 +71,13 @@ def run(
     seed: Seed = None,
     save: SaveDirectory = None,
     resume: Resume = False,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            help="Instead of the study's: all agents at once (stacked), each alone in this "
+            "program (agents), or each a process of its own, over TLS (processes)."
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study: every algorithm in it, side by side.
@@ -65,6 +87,9 @@ def run(
     same numbers.
 
     Ctrl-C keeps what is done; --resume continues it to the same result.
+
+    --engine processes runs one trial as a network of processes on this machine, with keys,
+    certificates and an agent.toml for each, and also tells how far they are from the simulator.
     """
     from hushgrad.cli import report
     from hushgrad.studies import Unfinished, load_study
@@ -72,7 +97,10 @@ def run(
     name = study.stem if row is None else f"{study.stem}-row{row}"
     with collecting_risks(quiet=quiet) as risks:
         chosen = pick_row(load_study(study), row).with_run(
-            iterations=iterations, trials=trials, seed=seed
+            iterations=iterations,
+            trials=trials,
+            seed=seed,
+            engine=None if engine is Engine.PROCESSES else engine,
         )
         files = report.files_for(chosen, out, formats, save, name)
         if chosen.is_swept:
@@ -81,24 +109,24 @@ def run(
             if formats is None and "formats" not in chosen.tables.get("output", {}):
                 files.formats = ()  # a picture for every row is for those who ask
         keep = Unfinished(chosen)
-        if not resume:
+        with _lock(keep, engine) as lock:
+            if not resume:
+                keep.clear()
+            elif keep.is_empty:
+                note("there is nothing to resume of this study: it starts from the beginning.")
+            try:
+                records = _run(chosen, files, keep, lock, quiet=quiet)
+            except (KeyboardInterrupt, AgentError) as end:
+                if isinstance(end, AgentError):
+                    say("error", str(end), "bold red")
+                note(
+                    f"finished runs ({keep.n_done}) and the state of the one under way are kept. "
+                    "The same command with --resume continues."
+                )
+                if isinstance(end, AgentError):
+                    raise typer.Exit(FAILED) from None
+                raise
             keep.clear()
-        elif keep.is_empty:
-            note("there is nothing to resume of this study: it starts from the beginning.")
-        try:
-            if chosen.is_swept:
-                records = _run_sweep(chosen, files, keep, quiet=quiet)
-            else:
-                runs = chosen.run(False if quiet else None, keep)
-                files.write(runs.runs)
-                records = report.records_of(runs)
-        except KeyboardInterrupt:
-            note(
-                f"finished runs ({keep.n_done}) and the state of the one under way are kept. "
-                "The same command with --resume continues."
-            )
-            raise
-        keep.clear()
     if row is not None and files.directory is not None:
         path = files.directory / f"{name}.toml"
         path.write_text(chosen.to_toml(files.directory), encoding="utf-8")
@@ -111,6 +139,35 @@ def run(
         files=files,
         quiet=quiet,
     )
+
+
+def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int | None]:
+    """Of processes there is one network at a time in a study's directory."""
+    if engine is not Engine.PROCESSES:
+        return nullcontext()
+    from hushgrad.runtime.local import only_one
+
+    return only_one(keep.directory.with_suffix(".lock"))
+
+
+def _run(
+    study: Study, files: Files, keep: Unfinished, lock: int | None, *, quiet: bool
+) -> list[dict[str, Any]]:
+    """Run a study on its engine; with a lock, as processes that inherit it."""
+    from hushgrad.cli.report import records_of
+
+    if lock is not None:
+        from hushgrad.cli.live import live_table
+        from hushgrad.studies.processes import run_processes
+
+        with live_table(quiet=quiet) as watch:
+            runs = run_processes(study, keep, lock=lock, watch=watch)
+    elif study.is_swept:
+        return _run_sweep(study, files, keep, quiet=quiet)
+    else:
+        runs = study.run(False if quiet else None, keep)
+    files.write(runs.runs)
+    return records_of(runs)
 
 
 def pick_row(study: Study, row: int | None) -> Study:

@@ -27,6 +27,11 @@ def gradient_of(loss: Function) -> Function:
     return optional("jax", "sim").grad(loss)
 
 
+def over_thetas(function: Function) -> Function:
+    """`function` of θ (n, d) and one agent's data."""
+    return optional("jax", "sim").vmap(function, (0, None))
+
+
 def output_shape(function: Function, dim: int, data: Any) -> tuple[tuple[int, ...], str]:
     """Shape and dtype kind of function(θ, data), traced in float64 without computing it."""
     jax = optional("jax", "sim")

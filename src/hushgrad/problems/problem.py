@@ -106,6 +106,14 @@ class Problem:
             return [self.agent_data(i) for i in range(self.n_agents)]
         return self.groups[0].data
 
+    @property
+    def differentiated(self) -> tuple[Callable[[Any, Any], Any], bool]:
+        """What gradients come from, a hand-written ∇loss or else the loss; whether it needs JAX."""
+        return (
+            self.loss if self._gradient is None else self._gradient,
+            not self._numpy_gradient,
+        )
+
     @cached_property
     def gradient_function(self) -> Gradient:
         """∇loss as a function of θ (d,) and one agent's data: the hand-written one, or jax.grad."""
@@ -122,12 +130,20 @@ class Problem:
 
     def local_gradient(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
         """∇f_i as a function from NumPy θ (d,) to NumPy (d,), knowing the data of agent i only."""
-        data = self.agent_data(i, trial)
+        data = self._own_data(i, trial)
         if self._numpy_gradient:
             function, held = self.gradient_function, data
         else:
             function, held = self._compiled_gradient, autodiff.on_device(data)
         return lambda theta: np.asarray(function(np.asarray(theta, np.float64), held), np.float64)
+
+    def local_gradients(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
+        """The same for many θ at once, from (n, d) to (n, d)."""
+        if self._numpy_gradient:
+            one = self.local_gradient(i, trial)
+            return lambda thetas: np.array([one(theta) for theta in np.asarray(thetas)])
+        every, held = self._compiled_gradients, autodiff.on_device(self._own_data(i, trial))
+        return lambda thetas: every(np.asarray(thetas, np.float64), held)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
         """f_i as a function from NumPy θ (d,) to a float, knowing the data of agent i only."""
@@ -223,6 +239,10 @@ class Problem:
         return autodiff.in_float64(self.gradient_function)
 
     @cached_property
+    def _compiled_gradients(self) -> Gradient:
+        return autodiff.in_float64(autodiff.over_thetas(self.gradient_function))
+
+    @cached_property
     def _compiled_loss(self) -> Loss:
         return autodiff.in_float64(self.loss)
 
@@ -247,6 +267,10 @@ class Problem:
                 f"{self.n_trials - 1}, but it is {trial!r}."
             )
         return tuple(map_leaves(lambda _, leaf: leaf[trial], g.data) for g in self.groups)
+
+    def _own_data(self, i: int, trial: int | None) -> Any:
+        """A copy, since a NumPy view would lead to the data of all agents."""
+        return map_leaves(lambda _, leaf: np.array(leaf), self.agent_data(i, trial))
 
     def _each(self, trial: int | None) -> Iterator[Any]:
         return (self.agent_data(i, trial) for i in range(self.n_agents))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.draws import Stream
+from hushgrad.draws import ONCE, Draws, Stream
 from hushgrad.exchange import (
     Array,
     Columns,
@@ -35,6 +35,10 @@ from hushgrad.exchange import (
 )
 from hushgrad.simulate.view import Slots, View
 
+# One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
+_AHEAD = 256  # iterations
+_MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
+
 type Vector = NDArray[np.float64]  # (d,)
 type Payload = tuple[
     Vector | None, ...
@@ -51,14 +55,6 @@ class LocalWeights:
 
 
 @dataclass(frozen=True)
-class LocalKeys:
-    """The key words of one agent's streams, and of the public coin."""
-
-    private: Callable[[Stream], tuple[NDArray[np.uint32], NDArray[np.uint32]]]
-    public: tuple[NDArray[np.uint32], NDArray[np.uint32]]
-
-
-@dataclass(frozen=True)
 class Local:
     """One agent's part of a network and a problem."""
 
@@ -66,7 +62,7 @@ class Local:
     receivers: Mapping[Links, tuple[int, ...]]  # ascending, itself not included
     weights: Mapping[str, LocalWeights]  # by letter; W² as "W2"
     gradient: Callable[[Vector], Vector]
-    keys: LocalKeys
+    draws: Draws
     link_numbers: Mapping[int, int]  # receiver → number of the link in the network, for pairings
     n_links: int
 
@@ -79,7 +75,8 @@ class OneAgent(View):
 
     def __init__(self, local: Local, k: int = 0):
         self.local = local
-        self._known: dict[Any, Any] = {}  # keys and slots, the same in every iteration
+        self._known: dict[Links, Slots] = {}
+        self._drawn: dict[tuple[Stream, bool, bytes], tuple[int, NDArray[np.float64]]] = {}
         self.bind(k)
 
     def bind(self, k: int) -> None:
@@ -87,29 +84,28 @@ class OneAgent(View):
         self.k = float(k)
         self.counter = np.uint32(k)
 
-    def _once(self, name: Any, make: Callable[[], Any]) -> Any:
-        if name not in self._known:
-            self._known[name] = make()
-        return self._known[name]
-
     def gradient(self, x: Array) -> Array:
         return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
 
-    def _key(self, stream: Stream) -> tuple[Any, Any]:
-        return self._once(
-            stream,
-            lambda: tuple(word.reshape(1, 1, 1) for word in self.local.keys.private(stream)),
-        )
-
-    def _link_key(self, stream: Stream, links: Links) -> tuple[Any, Any]:
-        return self._once((stream, links), lambda: super(OneAgent, self)._link_key(stream, links))
-
-    def _public_key(self) -> tuple[Any, Any]:
-        k0, k1 = self.local.keys.public
-        return k0.reshape(1, 1, 1), k1.reshape(1, 1, 1)
+    def _draw(
+        self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
+    ) -> Array:
+        del links  # all are this agent's
+        ahead = 1 if once else max(1, min(_AHEAD, _MOST_AHEAD // max(1, slots.size)))
+        k = ONCE if once else int(self.counter)
+        address = (stream, once, slots.tobytes())
+        start, block = self._drawn.get(address, (None, None))
+        if block is None or start != k - k % ahead:
+            start = k - k % ahead
+            when = (np.arange(ahead) + start).astype(np.uint32)
+            block = self.local.draws.uniforms(stream, when, slots.ravel())
+            self._drawn[address] = start, block
+        return block[k - start].reshape(slots.shape)
 
     def _slots(self, links: Links) -> Slots:
-        return self._once(links, lambda: self._count_slots(links))
+        if links not in self._known:
+            self._known[links] = self._count_slots(links)
+        return self._known[links]
 
     def _count_slots(self, links: Links) -> Slots:
         me, receivers = self.local.number, np.array(self.local.receivers[links], np.int64)

@@ -13,6 +13,7 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.simulate.book import Book
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
@@ -36,7 +37,7 @@ class Order:
     x0: Floats  # (trials, agents, d)
     samples: Ints  # (samples,) ascending iterations, first 0
     metrics: Mapping[str, Metric]
-    transcript: bool
+    book: Book | None  # where messages and estimates are kept, if they are
     tick: Callable[[int], None]  # told how many trial-iterations were done
     checkpoint: Checkpoint
 
@@ -52,6 +53,8 @@ class Outcome:
     diverged: Ints  # (trials,) first iteration beyond all bounds, −1 where none
     traffic: Traffic
     channels: tuple[Channel, ...] = ()
+    trace: Floats | None = None  # (trials, n + 1, agents, d) of the transcript's iterations
+    seconds: float | None = None  # of the agents alone, where more was done than to run them
 
 
 def apply_metric(name: str, metric: Metric, x: Floats, problem: Any) -> Floats:

@@ -59,6 +59,9 @@ class Run:
         default_factory=dict[str, Any]
     )  # what was run, as JSON can say it
     transcript: Transcript | None = None
+    # (trials, n + 1, agents, d): x^0 … x^n, kept with a transcript to judge what attacks recover
+    trace: Floats | None = field(default=None, repr=False, compare=False)
+    x0: Floats | None = field(default=None, repr=False, compare=False)  # None after loading
     algorithm: Any = field(default=None, repr=False, compare=False)  # None after loading
     problem: Any = field(default=None, repr=False, compare=False)
     network: Any = field(default=None, repr=False, compare=False)

@@ -18,8 +18,10 @@ from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
+from hushgrad.simulate.book import Book
 from hushgrad.simulate.checkpoint import Checkpoint, digest
-from hushgrad.simulate.order import LOST, Order
+from hushgrad.simulate.masking import mask_risks
+from hushgrad.simulate.order import LOST, Order, Outcome
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.transcript import Transcript
@@ -46,6 +48,7 @@ def run(
     engine: Engine = "stacked",
     label: str | None = None,
     checkpoint: str | Path | None = None,
+    driver: Callable[[Order], Outcome] | None = None,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -58,6 +61,7 @@ def run(
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
     checkpoint     a directory where an interrupted run leaves its state; the same call continues
+    driver         what runs the agents in place of an engine, such as `runtime.local.Processes`
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -76,25 +80,26 @@ def run(
     for reserved in {"error", "consensus"} & set(metrics or {}):
         raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")
     if engine not in ("stacked", "agents"):
-        raise InputError(f'an engine is "stacked" or "agents", but engine = {engine!r}.')
+        raise InputError(
+            f'an engine is "stacked" or "agents", but engine = {engine!r}. Processes are started '
+            "from a study: hushgrad run study.toml --engine processes."
+        )
     if checkpoint is not None and (transcript or engine == "agents"):
         raise InputError(
             "a run is continued from its state only on the stacked engine and without a "
             f"transcript, but checkpoint = '{checkpoint}'. Leave checkpoint out."
         )
     algorithm.check(network)
-    for risk in algorithm.risks(network, problem.smoothness()):
+    for risk in (
+        *algorithm.risks(network, problem.smoothness()),
+        *mask_risks(algorithm, network, problem),
+    ):
         warnings.warn(risk, RiskWarning, stacklevel=2)
     samples = np.unique(np.append(np.arange(0, n_iterations + 1, every), n_iterations))
     started = time.perf_counter()
     name = label or algorithm.label
-    if engine == "stacked":
-        optional("jax", "sim")
-        from hushgrad.simulate.stacked import simulate
-    else:
-        from hushgrad.simulate.team import simulate
     with Progress(progress, name, n_iterations * len(numbers)) as bar:
-        outcome = simulate(
+        outcome = (driver or driver_of(engine))(
             Order(
                 algorithm=algorithm,
                 problem=problem,
@@ -104,7 +109,7 @@ def run(
                 x0=start,
                 samples=samples,
                 metrics=dict(metrics or {}),
-                transcript=transcript,
+                book=Book(len(numbers), n_iterations) if transcript else None,
                 tick=bar.tick,
                 checkpoint=Checkpoint(
                     None if checkpoint is None else Path(checkpoint),
@@ -131,7 +136,7 @@ def run(
         trials=numbers,
         seed=seed,
         traffic=outcome.traffic,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - started if outcome.seconds is None else outcome.seconds,
         metrics=outcome.metrics,
         config={
             "algorithm": describe(algorithm),
@@ -145,13 +150,25 @@ def run(
             "iterations": n_iterations,
             "record_every": every,
             "tolerance": tolerance,
-            "engine": engine,
+            "engine": engine if driver is None else type(driver).__name__.lower(),
         },
         transcript=Transcript(numbers, outcome.channels) if transcript else None,
+        trace=outcome.trace,
+        x0=start,
         algorithm=algorithm,
         problem=problem,
         network=network,
     )
+
+
+def driver_of(engine: Engine) -> Callable[[Order], Outcome]:
+    """What runs the agents of an order."""
+    if engine == "stacked":
+        optional("jax", "sim")
+        from hushgrad.simulate.stacked import simulate
+    else:
+        from hushgrad.simulate.team import simulate
+    return simulate
 
 
 def compare(

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.draws import PUBLIC, Stream, agent_keys, trial_keys
+from hushgrad.draws import SeededDraws, trial_keys
 from hushgrad.exchange import Links, Pull, Push
+from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.simulate.agent import AgentDriver, Local, LocalKeys, LocalWeights, Payload
+from hushgrad.simulate.agent import AgentDriver, Local, LocalWeights, Payload
+from hushgrad.simulate.book import AWAKE, TRACE, Book
 from hushgrad.simulate.links import link_numbers, two_hop_weights
+from hushgrad.simulate.masking import agent_masks
 from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
@@ -44,14 +47,19 @@ def locals_of(
         for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)
     }
     key = trial_keys(seed, [trial])
-    public = agent_keys(key, [PUBLIC], Stream.COIN)
+    gradients = [
+        problem.local_gradient(j, None if problem.n_trials is None else trial) for j in range(m)
+    ]
+    masks = agent_masks(algorithm, network, problem.dim, seed=seed, trial=trial)
+    if masks is not None:
+        gradients = [mask.over(g) for mask, g in zip(masks, gradients, strict=True)]
     return [
         Local(
             number=j,
             receivers={links: lists[j] for links, lists in receivers.items()},
             weights={name: every[j] for name, every in weights.items()},
-            gradient=problem.local_gradient(j, None if problem.n_trials is None else trial),
-            keys=LocalKeys(lambda stream, j=j: agent_keys(key, [j], stream), public),
+            gradient=gradients[j],
+            draws=SeededDraws(key, j),
             link_numbers={i: of_link[j, i] for i in receivers[Links.GRAPH][j] if of_link},
             n_links=graph.n_links,
         )
@@ -111,15 +119,15 @@ class Team:
 
 
 class Mail:
-    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept if
-    wished.
+    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept in a
+    book if there is one.
     """
 
-    def __init__(self, *, counts_from: int, keep: bool):
-        self.counts_from, self.keep = counts_from, keep
-        self.kinds: dict[tuple[int, int], Any] = {}
+    def __init__(self, *, counts_from: int, row: int, reach: Graph, book: Book | None):
+        self.counts_from, self.row, self.book = counts_from, row, book
         self.rounds = self.vectors = self.numbers = 0
-        self.kept: dict[tuple[int, int], dict[tuple[int, int, int], Any]] = {}
+        arcs = zip(reach.senders.tolist(), reach.receivers.tolist(), strict=True)
+        self._arc = {link: n for n, link in enumerate(arcs)}
 
     def note(
         self,
@@ -129,8 +137,6 @@ class Mail:
         mail: dict[tuple[int, int], Payload],
     ) -> None:
         """The mail {(sender, receiver): payloads} of round `turn` of iteration k."""
-        for e, exchange in enumerate(asked):
-            self.kinds[turn, e] = "push" if isinstance(exchange, Push) else "pull"
         counted = k >= self.counts_from
         self.rounds += counted
         for link, payload in mail.items():
@@ -140,8 +146,15 @@ class Mail:
                 if counted:
                     self.vectors += not getattr(asked[e], "scalar", False)
                     self.numbers += len(vector)
-                if self.keep:
-                    self.kept.setdefault((turn, e), {})[k, *link] = vector
+                if self.book is not None:
+                    kind = "push" if isinstance(asked[e], Push) else "pull"
+                    self._keep((turn, e, kind), k, link, vector)
+
+    def _keep(self, name: tuple[int, int, str], k: int, link: tuple[int, int], vector: Any) -> None:
+        assert self.book is not None
+        place = self.row, k, self._arc[link]
+        self.book.array(name, (len(self._arc), len(vector)))[place] = vector
+        self.book.array((*name, AWAKE), (len(self._arc),), bool)[place] = True
 
     def traffic(self, iterations: int, links: int, graph_links: int) -> Traffic:
         """Per iteration, of the first `iterations`, over `links` of which the graph has its own."""
@@ -156,30 +169,21 @@ class Mail:
         )
 
 
-def _channels(mails: list[Mail], iterations: int) -> tuple[Channel, ...]:
-    """Kept mail as arrays: one channel per exchange, over the links that it ever used."""
+def _channels(reach: Graph, book: Book) -> tuple[Channel, ...]:
+    """Kept mail: one channel per exchange, over the links that the algorithm may use."""
     channels: list[Channel] = []
-    for place in sorted({place for mail in mails for place in mail.kept}):
-        kept = [mail.kept.get(place, {}) for mail in mails]
-        links = sorted({(i, j) for messages in kept for _, j, i in messages})
-        number = {(j, i): n for n, (i, j) in enumerate(links)}
-        width = len(next(vector for messages in kept for vector in messages.values()))
-        values = np.zeros((len(mails), iterations, len(links), width))
-        awake = np.zeros((len(mails), iterations, len(links)), bool)
-        for t, messages in enumerate(kept):
-            for (k, j, i), vector in messages.items():
-                values[t, k, number[j, i]] = vector
-                awake[t, k, number[j, i]] = True
+    for name in sorted(name for name in book.names() if name != TRACE and name[-1] != AWAKE):
+        awake = book.read((*name, AWAKE))
         channels.append(
             Channel(
-                round=place[0],
-                exchange=place[1],
-                kind=mails[0].kinds[place],
-                iterations=np.arange(iterations),
-                senders=np.array([j for _, j in links]),
-                receivers=np.array([i for i, _ in links]),
-                row=np.arange(len(links)),
-                values=values,
+                round=name[0],
+                exchange=name[1],
+                kind=name[2],
+                iterations=np.arange(awake.shape[1]),
+                senders=reach.senders,
+                receivers=reach.receivers,
+                row=np.arange(reach.n_arcs),
+                values=book.read(name),
                 awake=None if awake.all() else awake,
             )
         )
@@ -197,11 +201,14 @@ def simulate(order: Order) -> Outcome:
     every_solution = np.atleast_2d(order.problem.solution())
     mails: list[Mail] = []
     iterations = int(order.samples[-1])
+    graph = order.network.graph
+    reach = graph.two_hop() if order.algorithm.links is Links.TWO_HOP else graph
+    book = order.book
     for t, trial in enumerate(order.trials.tolist()):
         solution = every_solution[trial if order.problem.n_trials is not None else 0]
         # a first iteration that differs is not what later ones cost, unless it is the only one
         counts_from = int(order.algorithm.first_differs and iterations > 1)
-        mail = Mail(counts_from=counts_from, keep=order.transcript)
+        mail = Mail(counts_from=counts_from, row=t, reach=reach, book=book)
         mails.append(mail)
         team = Team(
             order.algorithm, order.problem, order.network, order.x0[t], seed=order.seed, trial=trial
@@ -209,6 +216,9 @@ def simulate(order: Order) -> Outcome:
         sample = 0
         for k in range(iterations + 1):
             x[t] = team.x
+            if book is not None:
+                book.array(TRACE, (m, d))[t, k] = x[t]
+                book.ended[t] = k
             off, apart = measure(x[t][None], solution)
             if k == order.samples[sample]:
                 error[t, sample], consensus[t, sample] = off[0], apart[0]
@@ -230,9 +240,7 @@ def simulate(order: Order) -> Outcome:
         error, consensus = error[:, :ended], consensus[:, :ended]
         metrics = {name: values[:, :ended] for name, values in metrics.items()}
     first = iterations if diverged[0] < 0 else max(mails[0].counts_from + 1, int(diverged[0]))
-    graph = order.network.graph
-    reached = graph.two_hop() if order.algorithm.links is Links.TWO_HOP else graph
-    links = reached.n_arcs if mails[0].numbers else 0
+    links = reach.n_arcs if mails[0].numbers else 0
     return Outcome(
         error=error,
         consensus=consensus,
@@ -240,5 +248,6 @@ def simulate(order: Order) -> Outcome:
         metrics=metrics,
         diverged=diverged,
         traffic=mails[0].traffic(first, links, graph.n_arcs),
-        channels=_channels(mails, done) if order.transcript else (),
+        channels=() if book is None else _channels(reach, book),
+        trace=None if book is None else book.read(TRACE, beyond=1),
     )

@@ -49,18 +49,18 @@ class View(abc.ABC):
     def gradient(self, x: Array) -> Array:
         """g_i(x_i) of the agents here, masks included."""
 
-    @abc.abstractmethod
     def _key(self, stream: Stream) -> tuple[Any, Any]:
-        """(agents, 1, trials) words of the agents' keys."""
+        """(agents, 1, trials) words of the agents' keys, where draws come from keys."""
+        raise NotImplementedError
 
     def _link_key(self, stream: Stream, links: Links) -> tuple[Any, Any]:
         """(out-slots, 1, trials) words of the senders' keys."""
         k0, k1 = self._key(stream)
         return self.to_links(k0, links), self.to_links(k1, links)
 
-    @abc.abstractmethod
     def _public_key(self) -> tuple[Any, Any]:
         """(1, 1, trials) words of the key that everyone knows."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def _slots(self, links: Links) -> Slots: ...
@@ -87,11 +87,21 @@ class View(abc.ABC):
 
     # ---- draws
 
+    def _draw(
+        self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
+    ) -> Array:
+        """u at these slots of each agent's stream or, with links, of each out-slot's sender."""
+        if stream is Stream.COIN:
+            k0, k1 = self._public_key()
+        else:
+            k0, k1 = self._key(stream) if links is None else self._link_key(stream, links)
+        when = self.xp.zeros_like(k0) + (np.uint32(ONCE) if once else self.counter)
+        return uniforms((k0, k1), (when, slots))
+
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
         """u ∈ (0, 1] for each agent here, fresh in each iteration or once per run."""
-        k0, k1 = self._key(stream)
-        when = self.xp.full_like(k0, ONCE) if once else self.xp.zeros_like(k0) + self.counter
-        return self._hold(uniforms((k0, k1), (when, self.xp.full_like(k0, slot))))
+        slots = self.xp.full((1, 1, 1), slot, np.uint32)
+        return self._hold(self._draw(stream, slots, once=once))
 
     def link_uniforms(
         self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
@@ -100,24 +110,19 @@ class View(abc.ABC):
         trials).
         """
         slots = self._slots(links)
-        key = self._key(stream)
-        out_key = self._link_key(stream, links)
-        when = np.uint32(ONCE) if once else self.counter
-        own = uniforms(key, (self.xp.zeros_like(key[0]) + when, slots.own))
-        out = uniforms(out_key, (self.xp.zeros_like(out_key[0]) + when, slots.out))
+        own = self._draw(stream, slots.own, once=once)
+        out = self._draw(stream, slots.out, links, once=once)
         return self._hold((own, self._real(out, links)))
 
     def link_directions(self, stream: Stream, links: Links, dim: int) -> Array:
         """A random unit vector (out-slots, dim, trials) on each out-slot, by Box and Muller."""
         slots = self._slots(links)
-        k0, k1 = self._link_key(stream, links)
         half = (dim + 1) // 2
         pairs = self.xp.arange(half, dtype=np.uint32)[None, :, None]
         width = self.to_links(slots.per_agent, links)
         # slots 0 … per_agent−1 are the weights'; vectors take the next ones, pair by pair
         first = width + (slots.out * np.uint32(half) + pairs) * np.uint32(2)
-        when = self.xp.zeros_like(k0) + self.counter
-        radius, turn = (uniforms((k0, k1), (when, first + np.uint32(s))) for s in (0, 1))
+        radius, turn = (self._draw(stream, first + np.uint32(s), links) for s in (0, 1))
         radius = self.xp.sqrt(-2.0 * self.xp.log(radius))
         angle = 2.0 * math.pi * turn
         normal = self.xp.concatenate(
@@ -127,9 +132,7 @@ class View(abc.ABC):
 
     def coin(self) -> Array:
         """A uniform (1, 1, trials) that all agents share."""
-        k0, k1 = self._public_key()
-        zero = self.xp.zeros_like(k0)
-        return uniforms((k0, k1), (zero + self.counter, zero))
+        return self._draw(Stream.COIN, self.xp.zeros((1, 1, 1), np.uint32))
 
     # ---- splits and pairings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +12,11 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import HushgradError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.studies.check import (
-    GRAPH_KEYS,
-    WEIGHT_KEYS,
-    algorithm_classes,
-    check_algorithm,
-    graph_builders,
-    problem_builders,
-    without,
-)
-from hushgrad.studies.places import Findings, Source, shown
-from hushgrad.studies.references import is_reference, load
-from hushgrad.studies.schema import Builder, check_call, parameters, realise
+from hushgrad.studies.check import GRAPH_KEYS, WEIGHT_KEYS, graph_builders, problem_builders
+from hushgrad.tables.algorithms import build_algorithm, without
+from hushgrad.tables.places import Findings, Source, shown
+from hushgrad.tables.references import load
+from hushgrad.tables.schema import Builder, check_call, parameters
 
 type Table = Mapping[str, Any]
 
@@ -103,47 +96,13 @@ def _from_function(source: Source, table: Table, network: Network) -> Problem:
 
 def build_algorithms(source: Source, tables: Sequence[Table]) -> dict[str, Algorithm]:
     """Algorithms by label: the given one, or the algorithm's own, numbered where two are equal."""
-    built = [build_algorithm(source, table, i) for i, table in enumerate(tables)]
+    built = [build_algorithm(source, table, ("algorithm", i)) for i, table in enumerate(tables)]
     labels = [t.get("label", a.label) for t, a in zip(tables, built, strict=True)]
     named: dict[str, Algorithm] = {}
     for i, (label, algorithm) in enumerate(zip(labels, built, strict=True)):
         is_own = "label" not in tables[i] and labels.count(label) > 1
         named[f"{label} #{labels[:i].count(label) + 1}" if is_own else label] = algorithm
     return named
-
-
-def build_algorithm(source: Source, table: Table, i: int) -> Algorithm:
-    keys = ("algorithm", i)
-    cls = algorithm_class(source, table, i)
-    if is_reference(table["name"]):
-        findings = Findings(source)
-        check_algorithm(findings, table, keys, cls)
-        findings.throw()
-    arguments = without(table, "name", "label")
-    with source.telling(keys, _flat(arguments)):
-        return cls(**realise(cls, arguments))
-
-
-def algorithm_class(source: Source, table: Table, i: int) -> type[Algorithm]:
-    """The class that an algorithm's table names, the user's own included."""
-    name = table["name"]
-    if not is_reference(name):
-        return algorithm_classes()[name]
-    keys = ("algorithm", i, "name")
-    cls = load(source, keys, name)
-    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
-        raise source.error(keys, f"= {shown(name)} is not a class derived from hg.Algorithm.")
-    return cls
-
-
-def _flat(table: Table) -> dict[str, Any]:
-    """Dotted keys of nested tables, the innermost first."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            inner = _flat(without(cast("Table", value), "kind"))
-            flat |= {f"{key}.{name}": v for name, v in inner.items()}
-    return flat | dict(table)
 
 
 def build_options(source: Source, table: Table) -> dict[str, Any]:

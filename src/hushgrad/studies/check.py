@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hushgrad import algorithms, graphs, problems
-from hushgrad.algorithms.base import Algorithm
+from hushgrad import graphs, problems
 from hushgrad.graphs import Graph
 from hushgrad.mixing import RULES
 from hushgrad.problems import Problem
 from hushgrad.simulate.run import run
-from hushgrad.studies.places import Findings, Keys, allowed_names, shown
-from hushgrad.studies.references import is_reference
-from hushgrad.studies.schema import Builder, builders, check_call, check_value
+from hushgrad.tables.algorithms import check_algorithm, without
+from hushgrad.tables.places import Findings, Keys, shown
+from hushgrad.tables.references import is_reference
+from hushgrad.tables.schema import Builder, builders, check_call, check_value
 
 TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
 GRAPH_KEYS = ("graph", "edges", "file")
 WEIGHT_KEYS = ("mixing", "matrix")
 # What a study's run does not choose: its parts have tables of their own, the rest is the caller's.
-NOT_IN_RUN = ("algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint")
+NOT_IN_RUN = (
+    "algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint", "driver",
+)  # fmt: skip
 
 type Table = Mapping[str, Any]
 
@@ -31,10 +33,6 @@ def graph_builders() -> dict[str, Builder]:
 
 def problem_builders() -> dict[str, Builder]:
     return builders(problems, Problem)
-
-
-def algorithm_classes() -> dict[str, type[Algorithm]]:
-    return {cls.__name__: cls for cls in algorithms.ALL}
 
 
 def check_tables(findings: Findings, tables: Table) -> None:
@@ -62,10 +60,6 @@ def _one_of(findings: Findings, table: Table, keys: Keys, choices: tuple[str, ..
     had = f"has {' and '.join(given)}" if given else "has none of them"
     findings.add(keys, f"needs one of {options}, but {had}.")
     return None
-
-
-def without(table: Table, *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key not in keys}
 
 
 def _network(findings: Findings, table: Table) -> None:
@@ -139,26 +133,6 @@ def _algorithms(findings: Findings, entries: Any) -> None:
         if label is not None and label in labels:
             findings.add((*keys, "label"), f"= {shown(label)} is taken by another algorithm.")
         labels.append(label)
-
-
-def check_algorithm(
-    findings: Findings, table: Table, keys: Keys, cls: type[Algorithm] | None = None
-) -> None:
-    """Find what is wrong with one algorithm; `cls` is a class of the user's own, once loaded."""
-    if "label" in table:
-        check_value(findings, str, table["label"], (*keys, "label"))
-    if "name" not in table:
-        findings.add(keys, f"needs the key name. {allowed_names(sorted(algorithm_classes()))}")
-        return
-    name = table["name"]
-    if cls is None and is_reference(name):
-        return
-    cls = cls or algorithm_classes().get(name if isinstance(name, str) else "")
-    if cls is None:
-        findings.add_choice((*keys, "name"), name, "an algorithm", algorithm_classes())
-        return
-    rest = without(table, "name", "label")
-    check_call(findings, cls, rest, keys, what=cls.__name__, also=["name", "label"])
 
 
 def _run(findings: Findings, table: Table) -> None:

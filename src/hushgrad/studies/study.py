@@ -22,18 +22,18 @@ from hushgrad.simulate.result import Comparison, Run, summary
 from hushgrad.simulate.run import run
 from hushgrad.studies import sweep as sweeps
 from hushgrad.studies.build import (
-    algorithm_class,
     build_algorithms,
     build_network,
     build_options,
     build_problem,
 )
-from hushgrad.studies.check import algorithm_classes, check_tables
-from hushgrad.studies.places import Findings, Source
-from hushgrad.studies.references import is_reference
+from hushgrad.studies.check import check_tables
 from hushgrad.studies.sweep import SweepRow, Table
-from hushgrad.studies.toml import to_toml
 from hushgrad.studies.unfinished import Unfinished
+from hushgrad.tables.algorithms import algorithm_class, algorithm_classes
+from hushgrad.tables.places import Findings, Source
+from hushgrad.tables.references import is_reference
+from hushgrad.tables.toml import to_toml
 
 type Watch = bool | Callable[[int, int], None] | None
 
@@ -125,7 +125,9 @@ class Study:
             return [SweepRow(0, {}, self)]
         settings = self.settings
         entries = self.tables["algorithm"]
-        classes = [algorithm_class(self.source, table, i) for i, table in enumerate(entries)]
+        classes = [
+            algorithm_class(self.source, table, ("algorithm", i)) for i, table in enumerate(entries)
+        ]
         rows: list[SweepRow] = []
         for number, values in enumerate(sweeps.combinations(settings)):
             tables = sweeps.applied(self.source, self.tables, values, classes)
@@ -184,7 +186,7 @@ class Study:
         cites = [
             key
             for i, table in enumerate(self.tables["algorithm"])
-            for key in getattr(algorithm_class(self.source, table, i), "cites", ())
+            for key in getattr(algorithm_class(self.source, table, ("algorithm", i)), "cites", ())
         ]
         return list(dict.fromkeys(cites))
 

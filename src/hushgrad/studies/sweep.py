@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hushgrad.errors import StudyError
-from hushgrad.studies.places import Source, allowed_names, shown, suggestion
-from hushgrad.studies.schema import PARTS, Builder, builders, parameters, part_of
+from hushgrad.tables.places import Source, allowed_names, shown, suggestion
+from hushgrad.tables.schema import PARTS, Builder, builders, parameters, part_of
 
 if TYPE_CHECKING:
     from hushgrad.studies.study import Study

@@ -1,4 +1,4 @@
-"""What a builder takes, read from its signature: the schema of studies is the code itself."""
+"""What a builder takes, read from its signature: the schema of files is the code itself."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
-from hushgrad import splits, stepsizes
+from hushgrad import masks, splits, stepsizes
+from hushgrad.masks import ZeroSum
 from hushgrad.splits import Split
 from hushgrad.stepsizes import Deviation, Schedule
-from hushgrad.studies.places import Findings, Keys, shown
+from hushgrad.tables.places import Findings, Keys, shown
 
 type Builder = Callable[..., Any]
 
 # What a table with a `kind` can stand for, and the module whose functions give it.
-PARTS: dict[type, types.ModuleType] = {Schedule: stepsizes, Deviation: stepsizes, Split: splits}
+PARTS: dict[type, types.ModuleType] = {
+    Schedule: stepsizes,
+    Deviation: stepsizes,
+    Split: splits,
+    ZeroSum: masks,
+}
 
 _EXAMPLES = {
     Schedule: '{ kind = "constant", value = 0.02 }',
     Deviation: '{ kind = "harmonic", power = 2 }',
     Split: '{ kind = "fresh" }',
+    ZeroSum: '{ kind = "zero_sum", linear = 0.5 }',
 }
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 _LISTS = (Sequence, Collection, Iterable, list, tuple)

@@ -1,4 +1,4 @@
-"""Where in a study file something stands, and what is wrong with it."""
+"""Where in a file of tables something stands, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ _KEY = re.compile(rf"^\s*((?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*)\s
 
 @dataclass(frozen=True)
 class Source:
-    """A study's file: its name for messages, its text for line numbers, its directory for paths."""
+    """A file: its name for messages, its text for line numbers, its directory for paths."""
 
     name: str
     directory: Path
     text: str = field(default="", repr=False)
     row: str = ""  # which row of a sweep this is
     swept: tuple[str, ...] = ()  # the keys that the sweep set; they stand in [sweep]
+    what: str = "study"  # the kind of file, for messages
+    raises: type[InputError] = StudyError
 
     def place(self, keys: Keys) -> str:
         r"""`study.toml:7: algorithm[0].name`, as precise as the text allows.
@@ -42,8 +44,8 @@ class Source:
         name = self.name if line is None else f"{self.name}:{line}"
         return f"{name}: {f'{self.row}: ' if self.row else ''}{where}"
 
-    def error(self, keys: Keys, message: str) -> StudyError:
-        return StudyError(f"{self.place(keys)} {message}")
+    def error(self, keys: Keys, message: str) -> InputError:
+        return self.raises(f"{self.place(keys)} {message}")
 
     @contextmanager
     def telling(self, keys: Keys, table: Mapping[str, Any] | None = None) -> Generator[None]:
@@ -54,16 +56,16 @@ class Source:
         """
         try:
             yield
-        except StudyError:
+        except self.raises:
             raise
         except (InputError, TypeError, OSError) as error:
             place = self.place((*keys, *_named_in(str(error), table or {})))
-            raise StudyError(f"{place}: {error}") from error
+            raise self.raises(f"{place}: {error}") from error
 
 
 @dataclass
 class Findings:
-    """What is wrong with a study, collected so that one reading shows it all."""
+    """What is wrong with a file, collected so that one reading shows it all."""
 
     source: Source
     found: list[tuple[Keys, str]] = field(default_factory=list[tuple[Keys, str]])
@@ -83,9 +85,11 @@ class Findings:
         self.add(keys, f"= {shown(value)} is not {what}.{hint} {allowed_names(names)}")
 
     def throw(self) -> None:
-        """StudyError with everything found, if anything was."""
+        """The source's error with everything found, if anything was."""
         if self.found:
-            raise StudyError("\n".join(f"{self.source.place(k)} {m}" for k, m in self.found))
+            raise self.source.raises(
+                "\n".join(f"{self.source.place(k)} {m}" for k, m in self.found)
+            )
 
 
 def dotted(keys: Keys) -> str:

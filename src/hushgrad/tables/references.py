@@ -1,18 +1,17 @@
-"""Functions that a study names: `"file.py:name"` beside the study, or `"module:name"`."""
+"""Functions that a file names: `"file.py:name"` beside it, or `"module:name"`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hushgrad.errors import StudyError
-from hushgrad.studies.places import Keys, Source, allowed_names, shown, suggestion
+from hushgrad.tables.places import Keys, Source, allowed_names, shown, suggestion
 
 _loaded: dict[tuple[Path, int], ModuleType] = {}  # by file and time of change
 
@@ -31,10 +30,10 @@ def load(source: Source, keys: Keys, text: str) -> Any:
         except ModuleNotFoundError as error:
             raise source.error(
                 keys,
-                f"= {shown(text)} cannot be loaded: {error}. A file beside the study is written "
-                f'"file.py:{name}".',
+                f"= {shown(text)} cannot be loaded: {error}. A file beside the {source.what} is "
+                f'written "file.py:{name}".',
             ) from error
-        except StudyError:
+        except source.raises:
             raise
         except (Exception, SystemExit) as error:  # the user's code may raise anything
             said = f"{type(error).__name__}: {error}"
@@ -49,6 +48,21 @@ def load(source: Source, keys: Keys, text: str) -> Any:
     return getattr(module, name)
 
 
+def reference_to(function: Callable[..., Any]) -> str | None:
+    """The reference by which another process finds a function, or None if it has no place of its
+    own: a lambda, or one made inside another.
+
+    >>> reference_to(is_reference)
+    'hushgrad.tables.references:is_reference'
+    """
+    name = getattr(function, "__qualname__", "")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or getattr(module, name, None) is not function:
+        return None
+    is_file = any(module is loaded for loaded in _loaded.values()) and module.__file__
+    return f"{Path(module.__file__ or '').resolve() if is_file else module.__name__}:{name}"
+
+
 def _import(name: str) -> ModuleType:
     return importlib.import_module(name)
 
@@ -58,12 +72,12 @@ def _load_file(source: Source, keys: Keys, text: str) -> ModuleType:
     if not file.is_file():
         raise source.error(
             keys,
-            f"= {shown(text)} names a file that is not there: {file}. Paths start at the study's "
-            "directory.",
+            f"= {shown(text)} names a file that is not there: {file}. Paths start at the "
+            f"directory of the {source.what}.",
         )
     version = (file, file.stat().st_mtime_ns)
     if version not in _loaded:
-        name = f"_hushgrad_study_{len(_loaded)}_{file.stem}"
+        name = f"_hushgrad_user_{len(_loaded)}_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None  # of a .py file, like its loader
         assert spec.loader is not None
@@ -75,7 +89,7 @@ def _load_file(source: Source, keys: Keys, text: str) -> ModuleType:
 
 @contextmanager
 def _importing_from(directory: Path) -> Generator[None]:
-    """Let the study's code import what lies beside it."""
+    """Let the user's code import what lies beside it."""
     sys.path.insert(0, str(directory.resolve()))
     try:
         yield

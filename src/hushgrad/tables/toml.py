@@ -1,4 +1,4 @@
-"""A study's tables as TOML text."""
+"""Tables as TOML text."""
 
 from __future__ import annotations
 

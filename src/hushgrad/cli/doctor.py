@@ -1,0 +1,64 @@
+"""`hushgrad doctor`: is everything ready for an agent's run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hushgrad.cli.terminal import FAILED, Format, OutputFormat, console, print_json
+
+if TYPE_CHECKING:
+    from hushgrad.runtime.doctor import Finding
+
+EPILOG = """
+[bold]Example[/bold]
+
+hushgrad doctor agent.toml
+
+Exit code 1 means that something is in the way.
+"""
+_MARKS = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("–", "bold yellow")}
+
+
+def doctor(
+    file: Annotated[Path, typer.Argument(metavar="AGENT", help="The agent's file, a TOML file.")],
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="S", help="Seconds for a neighbour to answer.")
+    ] = 10.0,
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Check what an agent needs, before a run or during it, without disturbing anyone.
+
+    Keys and their modes, certificates, names and dates, the data and the objective, the state
+    directory, ports, and of every neighbour with an address: whether it answers, is who it should
+    be, runs the same, and has the same time.
+    """
+    from hushgrad.runtime.agentfile import load_config
+    from hushgrad.runtime.doctor import examine
+
+    config = load_config(file)
+    found: list[Finding] = []
+    for finding in examine(config, timeout=timeout):
+        found.append(finding)
+        if output is Format.TEXT:
+            _print(finding)
+    is_good = all(finding.is_good is not False for finding in found)
+    if output is Format.JSON:
+        checks = [
+            {"check": finding.check, "ok": finding.is_good, "text": finding.text}
+            for finding in found
+        ]
+        print_json({"agent": config.name, "run": config.run.id, "ok": is_good, "checks": checks})
+    if not is_good:
+        raise typer.Exit(FAILED)
+
+
+def _print(finding: Finding) -> None:
+    """One line, as soon as it is known: neighbours may take a while."""
+    from rich.text import Text
+
+    mark = _MARKS[finding.is_good]
+    line = Text.assemble(mark, f" {finding.check:<18} ", finding.text)
+    console().print(line, soft_wrap=True)

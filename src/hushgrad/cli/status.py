@@ -1,0 +1,111 @@
+"""`hushgrad status`: where an agent stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgrad.cli.terminal import Format, OutputFormat, console, print_json
+from hushgrad.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrad.runtime.config import Address, AgentConfig
+
+EPILOG = """
+[bold]Examples[/bold]
+
+hushgrad status agent.toml
+
+hushgrad status state --format json
+"""
+
+
+def status(
+    place: Annotated[
+        Path, typer.Argument(metavar="AGENT|DIR", help="An agent's file, or its state directory.")
+    ],
+    output: OutputFormat = Format.TEXT,
+) -> None:
+    """Show where an agent stands: its run, iteration and round, and its result if there is one.
+
+    It is read from the state directory, whether the agent runs or not. Of an agent that runs and
+    serves metrics, also whom it is connected to and for whom it waits.
+    """
+    from hushgrad.runtime.result import read_result
+    from hushgrad.runtime.standing import read_standing
+
+    config = None if place.is_dir() else _config(place)
+    standing = read_standing(place if config is None else config.state)
+    if standing is None and config is None:
+        raise InputError(f"'{place}' is no state directory: no agent was ever started there.")
+    document: dict[str, Any] = {"agent": config.name, "run": config.run.id} if config else {}
+    document |= {"started": standing is not None}
+    if standing is not None:
+        document |= asdict(standing) | {"summary": standing.summary}
+        if standing.is_running and config is not None and config.metrics is not None:
+            document["live"] = _ask(config.metrics)
+    result = read_result(place / "result" if config is None else config.result)
+    if result is not None:
+        document["result"] = result.document() | {"summary": result.summary}
+    if output is Format.JSON:
+        print_json(document)
+    else:
+        _print(document)
+
+
+def _config(path: Path) -> AgentConfig:
+    from hushgrad.runtime.agentfile import load_config
+
+    return load_config(path)
+
+
+def _ask(address: Address) -> dict[str, Any] | None:
+    """What the running agent itself says, if it answers."""
+    import urllib.error
+    import urllib.request
+
+    host, port = address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        with urllib.request.urlopen(f"http://{place}/readyz", timeout=2) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:  # 503: not all neighbours are connected
+        with error:
+            return json.load(error)
+    except (OSError, ValueError):
+        return None
+
+
+def _print(document: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    rows = {
+        "agent": document["agent"],
+        "run": document["run"],
+        "status": document.get("summary", "never started"),
+    }
+    if document["started"]:
+        rows["starts"] = str(document["starts"])
+    if (live := document.get("live")) is not None:
+        rows["connected"] = ", ".join(live["connected"]) or "to nobody"
+        if live["disconnected"]:
+            rows["not connected"] = ", ".join(live["disconnected"])
+        if live["waiting_for"]:
+            rows["waiting for"] = ", ".join(live["waiting_for"])
+    if (result := document.get("result")) is not None:
+        rows["result"] = f"{result['summary']}, {result['iterations']} iterations"
+        rows["θ"] = shown_vector(result["theta"])
+    for label, value in rows.items():
+        console().print(Text.assemble((f"{label:<14}", "bold"), value), soft_wrap=True)
+
+
+def shown_vector(theta: list[float | None], most: int = 8) -> str:
+    """The first entries of θ."""
+    entries = ["?" if value is None else f"{value:.6g}" for value in theta[:most]]
+    more = f", … ({len(theta)} entries)" if len(theta) > most else ""
+    return f"[{', '.join(entries)}{more}]"

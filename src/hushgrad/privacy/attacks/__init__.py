@@ -1,0 +1,20 @@
+"""One file per attack, each with its derivation."""
+
+from hushgrad.privacy.attacks.base import Attack, Estimate
+from hushgrad.privacy.attacks.dgd_inversion import DGDInversion
+from hushgrad.privacy.attacks.extra_inversion import EXTRAInversion
+from hushgrad.privacy.attacks.first_tracker import FirstTracker
+from hushgrad.privacy.attacks.gossip_reconstruction import GossipReconstruction
+from hushgrad.privacy.attacks.in_clear import EstimatesInClear
+from hushgrad.privacy.attacks.telescoped_trackers import TelescopedTrackers
+
+ALL: tuple[Attack, ...] = (
+    DGDInversion(),
+    EXTRAInversion(),
+    EstimatesInClear(),
+    FirstTracker(),
+    TelescopedTrackers(),
+    GossipReconstruction(),
+)
+
+__all__ = ["ALL", "Attack", "Estimate"]

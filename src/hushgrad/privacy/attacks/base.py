@@ -1,0 +1,53 @@
+"""What an attack is: a function of a view and a target, and what it gives back."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.privacy.view import View
+
+type Quantity = Literal[
+    "gradient",  # g_i^k, (len(k), d)
+    "gradient at optimum",  # g_i(θ*), (d,)
+    "gradient at optimum up to sign",  # ±g_i(θ*), (d,)
+    "scaled gradient",  # λ_i^k g_i^k, (len(k), d)
+    "direction",  # of g_i^k, unit vectors (len(k), d), or (d,) of g_i(θ*)
+    "position",  # x_i^k, (len(k), d)
+    "tracker",  # y_i^k, (len(k), d)
+    "objective",  # [H_i | q_i] of g_i(θ) = H_i θ + q_i, (d, d + 1)
+    "data",  # what the problem calls its data, e.g. the position p_i of a rendezvous, (d,)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What an attack says about one quantity of its target."""
+
+    attack: str
+    target: int
+    quantity: Quantity
+    k: NDArray[np.int64] | None = None  # the iterations it is about; None: of the whole run
+    value: NDArray[np.float64]  # shape by quantity
+
+
+class Attack(abc.ABC):
+    """A frozen dataclass of the attack's parameters, called with a view and a target.
+
+    Attacks compute with NumPy on what the view gives, nothing else.
+    """
+
+    name: ClassVar[str]  # as the command line writes it
+    title: ClassVar[str]  # as a report prints it
+
+    @abc.abstractmethod
+    def applies(self, view: View, target: int) -> str | None:
+        """None where the attack can be tried, else why not, in plain words."""
+
+    @abc.abstractmethod
+    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+        """What is learned of `target`; call only where `applies` gives None."""

@@ -1,0 +1,104 @@
+"""Flow: who hears all links of agent i knows what it keeps to itself.
+
+The columns of W, M, W² and B sum to one, so all shares of agent i add up to a vector in which no
+secret weight is left. With the net inflow F^k = Σ_{j≠i} (v_ij^k − v_ji^k), which is heard,
+
+    PDG-DS      x_i^{k+1} = x_i^k − h_i^k + F^k                                      h = λg
+    PDG-NDS     x_i^{k+1} = 2x_i^k − x_i^{k−1} − (h_i^k − h_i^{k−1}) + F^k
+
+**PDG-NDS** telescopes, in both forms, whatever the start (lazy: x^{−1} = x^0 and h^{−1} = 0; square:
+x_i^1 = x_i^0 − h_i^0 + F^0):
+
+    Σ_{l≤k} F^l = h_i^k + x_i^{k+1} − x_i^k  →  λ g_i(θ*)
+
+The iterates come to rest, λ is known in the limit: g_i(θ*) by division, averaged over the last
+iterations so that ϱ averages out too.
+
+**PDG-DS** gives Σ_k s_k h_i^k = Σ_k s_k F^k + Σ_k (s_k − s_{k−1}) x_i^k for any weights s_k. Sums of
+h need no decay of λ, and windows [a, b] in ratio give Σ λ^k ≈ log b/a. The x_i^k are known from the
+messages themselves, Σ_{j≠i} v_ji = (1 − w_ii) x_i − (1 − b_ii) h_i, with the mean of b and h ≈
+λ g_i(θ*) for the last term; triangular windows average what that leaves. As h_i^k = λ^k (g_i(θ*) +
+H_i (x_i^k − θ*)), a regression over several windows on Σ s λ and on Σ s λ (x_i − x_i^end), in the
+directions where these move, separates g_i(θ*) from the approach to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.privacy.attacks.base import Attack, Estimate
+from hushgrad.privacy.attacks.pdg import (
+    is_two_step,
+    mean_weights,
+    mixing,
+    net_inflow,
+    outflow,
+    stepsizes,
+    unfit,
+    unheard,
+)
+from hushgrad.privacy.view import View
+
+type Floats = NDArray[np.float64]
+
+_TAIL = 20  # the last 1/20 of the iterations is the end of a run
+_WINDOWS = 12
+_OLDEST = 200  # windows begin at 1/200 of the run: later than the transient, long in ratio
+_DIRECTIONS = 2  # in which the approach to θ* is taken out
+_ROUNDS = 4  # x_i needs g_i, g_i needs x_i: each round gains the factor λ
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow(Attack):
+    """g_i(θ*) from the net inflow of agent i."""
+
+    name = "flow"
+    title = "Flow"
+
+    def applies(self, view: View, target: int) -> str | None:
+        reason = unfit(view, target) or unheard(view, target)
+        if reason is None and not is_two_step(view) and view.iterations < 2 * _OLDEST:
+            return f"needs {2 * _OLDEST} iterations, the run has {view.iterations}"
+        return reason
+
+    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+        g = _telescoped(view, target) if is_two_step(view) else _regressed(view, target)
+        return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)
+
+
+def _telescoped(view: View, target: int) -> Floats:
+    tail = -max(1, view.iterations // _TAIL)
+    sums = np.cumsum(net_inflow(view, target), axis=0)
+    return (sums[tail:] / stepsizes(view)[tail:, None]).mean(axis=0)
+
+
+def _regressed(view: View, target: int) -> Floats:
+    F, lam = net_inflow(view, target), stepsizes(view)
+    leaving = 1.0 - mixing(view)[target, target]
+    sent = outflow(view, target) / leaving  # x − (1 − b_ii) h / (1 − w_ii)
+    bias = (1.0 - mean_weights(view, target)[target]) / leaving
+    s, middle = _windows(view.iterations)
+    change = np.diff(s, axis=1, prepend=0.0)
+    known = s @ F + change @ sent
+    steps = s @ lam - bias * (change @ lam)
+    tail = -max(1, view.iterations // _TAIL)
+    g = known[-1] / steps[-1]
+    for _ in range(_ROUNDS):
+        x = sent + bias * lam[:, None] * g
+        approach = (s * lam) @ (x - x[tail:].mean(axis=0))
+        axes = np.linalg.svd(approach, full_matrices=False)[2][:_DIRECTIONS]
+        design = np.column_stack([steps, approach @ axes.T]) * middle[:, None]
+        g = np.linalg.lstsq(design, known * middle[:, None], rcond=None)[0][0]
+    return g
+
+
+def _windows(n: int) -> tuple[Floats, Floats]:
+    """Triangles s (windows, n) between three successive edges, even in log k, and their middles."""
+    edges = np.geomspace(n / _OLDEST, n - 1, _WINDOWS + 2)
+    s = np.stack(
+        [np.interp(np.arange(n), edges[e : e + 3], [0.0, 1.0, 0.0]) for e in range(_WINDOWS)]
+    )
+    return s, edges[1:-1]

@@ -1,0 +1,41 @@
+"""Optimum: what everyone else together knows, whatever the method and however it hides.
+
+At the minimiser the gradients add up to zero, and θ* is what all agents came for. Who knows every
+gradient but one knows that one, without reading a message:
+
+    g_i(θ*) = −Σ_{j≠i} g_j(θ*)
+
+with θ* as the members' last estimates have it. It applies where all agents but i collude; two
+honest agents leave only the sum of their gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hushgrad.privacy.attacks.base import Attack, Estimate
+from hushgrad.privacy.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum(Attack):
+    """g_i(θ*) by everyone else, from θ* alone."""
+
+    name = "optimum"
+    title = "the optimum itself"
+
+    def applies(self, view: View, target: int) -> str | None:
+        if target in view.members:
+            return f"agent {target} belongs to the adversary"
+        honest = view.n_agents - len(view.members)
+        if not view.members or honest > 1:
+            return f"needs all agents but agent {target}, and {honest - 1} others are honest"
+        return None
+
+    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+        own = [view.own(j) for j in sorted(view.members)]
+        theta = np.mean([agent.x[-1] for agent in own], axis=0)
+        g = -np.sum([agent.gradient(theta) for agent in own], axis=0)
+        return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)

@@ -1,0 +1,114 @@
+"""What attacks on PDG-DS and PDG-NDS start from: public weights, flows, imagined stepsizes.
+
+The wire from i to j carries, with h = λg (PAPER letters; first index receives),
+
+    PDG-DS      v_ji = w_ji x_i^k − b_ji h_i^k
+    "lazy"      v_ji = m_ji (2x_i^k − x_i^{k−1}) − b_ji (h_i^k − h_i^{k−1}),      m_ji = w_ji / 2
+    "square"    v_ji = 2w_ji x_i^k − (W²)_ji x_i^{k−1} − b_ji (h_i^k − h_i^{k−1}),
+                first v_ji = w_ji x_i^0
+
+that is c_ji · (x_i^k, x_i^{k−1}) − b_ji s_i^k with public c and a secret step s, h or its change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.pdg_ds import PDGDS
+from hushgrad.algorithms.pdg_nds import PDGNDS
+from hushgrad.draws import Stream
+from hushgrad.mixing import Kind
+from hushgrad.privacy.view import View
+from hushgrad.splits import FreshSplit, PrivateConstantSplit
+
+type Floats = NDArray[np.float64]
+
+
+def unfit(view: View, target: int) -> str | None:
+    """Why no attack on the PDG family can be tried here."""
+    if not isinstance(view.algorithm, PDGDS | PDGNDS):
+        return f"{view.algorithm.title} is not of the PDG family"
+    if target in view.members:
+        return f"agent {target} belongs to the adversary"
+    return None
+
+
+def unheard(view: View, target: int) -> str | None:
+    """Why the net inflow of the target is not known."""
+    links = [link for link in view.links if target in link]
+    heard = sum(link in view.heard for link in links)
+    if heard == len(links):
+        return None
+    return f"hears {heard} of the {len(links)} links of agent {target}"
+
+
+def is_two_step(view: View) -> bool:
+    """Whether messages carry changes of h (PDG-NDS), not h itself (PDG-DS)."""
+    return isinstance(view.algorithm, PDGNDS)
+
+
+def is_square(view: View) -> bool:
+    return isinstance(view.algorithm, PDGNDS) and view.algorithm.form == "square"
+
+
+def mixing(view: View) -> Floats:
+    """W, (m, m)."""
+    return view.network.matrix(Kind.DOUBLY)
+
+
+def coefficients(view: View, i: int, receivers: Sequence[int]) -> Floats:
+    """c_ji (receivers, 2): what x_i^k and x_i^{k−1} weigh in a message from i."""
+    W = mixing(view)
+    w = W[list(receivers), i]
+    if is_square(view):
+        return np.column_stack([2 * w, -(W @ W)[list(receivers), i]])
+    return np.column_stack([w, -w / 2] if is_two_step(view) else [w, 0 * w])
+
+
+def messages(view: View, i: int, receivers: Sequence[int]) -> Floats:
+    """v_ji^k, (n, receivers, d), NaN where a link was silent."""
+    return np.stack([view.sent(i, j) for j in receivers], axis=1)
+
+
+def outflow(view: View, i: int) -> Floats:
+    """Σ_{j≠i} v_ji^k, (n, d)."""
+    return np.nansum(messages(view, i, view.out_links(i)), axis=1)
+
+
+def net_inflow(view: View, i: int) -> Floats:
+    """F^k = Σ_{j≠i} (v_ij^k − v_ji^k), (n, d)."""
+    received = np.stack([view.sent(j, i) for j in view.in_links(i)], axis=1)
+    return np.nansum(received, axis=1) - outflow(view, i)
+
+
+def mean_weights(view: View, i: int) -> dict[int, float]:
+    """E b_ji by receiver, i included: columns are exchangeable, or B = I on average."""
+    split = cast("Private", view.algorithm).splitting
+    receivers = view.out_links(i)
+    if isinstance(split, FreshSplit | PrivateConstantSplit):
+        return dict.fromkeys((*receivers, i), 1.0 / (len(receivers) + 1))
+    return dict.fromkeys(receivers, 0.0) | {i: 1.0}
+
+
+class _Imagined:
+    """An agent as outsiders picture it: the same ϱ in every iteration, and no burst."""
+
+    xp = np
+
+    def __init__(self, n: int, rho: float):
+        self.k, self.rho = np.arange(float(n)), rho
+
+    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Any:
+        del stream, once
+        return self.rho if slot == 0 else 0.0
+
+
+def stepsizes(view: View, rho: float = 0.5) -> Floats:
+    """λ^k (n,) as the public schedule gives it for one ϱ: by default for its mean."""
+    lam = cast("Private", view.algorithm).lam(_Imagined(view.iterations, rho))
+    return np.broadcast_to(np.asarray(lam, np.float64), view.iterations)

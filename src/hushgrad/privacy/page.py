@@ -1,0 +1,239 @@
+"""Audits as one page of HTML that needs nothing else: no network, no script."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from inspect import getdoc
+from pathlib import Path
+
+import numpy as np
+
+from hushgrad.privacy import drawing
+from hushgrad.privacy.attacks import ALL
+from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.tables import KINDS, counts, errors, size, what
+from hushgrad.privacy.verdict import Verdict
+from hushgrad.simulate.plots import replacing
+
+_ERROR, _SPEED = "relative error at the end", "iterations to 1e-6"
+_COALITION = "smallest coalition that exposes it"
+_VERDICTS: dict[Verdict, str] = {
+    "exposed": "A gradient, the curvature or the whole objective of the agent was recovered with a "
+    "relative error of at most 10 %, and at least twice as well as by guessing.",
+    "direction exposed": "The direction of a gradient was recovered within 18°, more exactly than "
+    "chance explains. Its size was not.",
+    "not recovered": "No attack that was tried came that near. That is no proof: it says how many "
+    "were tried, and a cleverer attack may exist.",
+}
+_ASSUMED = (
+    "Every adversary knows the network, the weights, the algorithm and the distributions of secret "
+    "stepsizes, splits and masks; never the draws themselves.",
+    "An eavesdropper hears every message in clear. Encrypted and authenticated links leave no "
+    "eavesdropper.",
+    "Curious agents follow the protocol. They know their own data, draws and keys, and what they "
+    "sent and received; together they pool it.",
+    "Errors are measured against the truth, which no attack is given. The guess beside each error "
+    "is the best one without any message.",
+    "What θ* itself reveals, and agents that deviate from the protocol, are not examined.",
+)
+
+
+def write_page(audits: Sequence[Audit], path: str | Path, *, title: str = "Privacy audit") -> Path:
+    """Write audits, compared where there are several, to a page."""
+    path = Path(path)
+    with replacing(path) as partial:
+        partial.write_text(page(audits, title=title), encoding="utf-8")
+    return path
+
+
+def page(audits: Sequence[Audit], *, title: str = "Privacy audit") -> str:
+    """The page's text."""
+    style = files("hushgrad.privacy").joinpath("page.css").read_text(encoding="utf-8")
+    body = "\n".join(
+        [
+            _heading(audits[0], title),
+            _matrix(audits),
+            *(_section(audit) for audit in audits),
+            _explained(audits),
+            _footer(audits[0]),
+        ]
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _heading(audit: Audit, title: str) -> str:
+    legend = "".join(
+        f"<li>{_icon(verdict)}<b>{verdict}</b></li>" for verdict in _VERDICTS
+    )
+    return (
+        f"<h1>{escape(title)}</h1>\n"
+        f'<p class="soft">{escape(audit.problem)}, {audit.n_agents} agents, d = {audit.dim}, '
+        f"{audit.iterations} iterations; seed {audit.seed}, trial {audit.trial}.</p>\n"
+        f'<ul class="legend">{legend}</ul>'
+    )
+
+
+def _matrix(audits: Sequence[Audit]) -> str:
+    """Methods against kinds of adversaries."""
+    kinds = list(dict.fromkeys(kind for audit in audits for kind in audit.kinds))
+    heads = "".join(f"<th scope=col>{escape(KINDS.get(kind, kind))}</th>" for kind in kinds)
+    lines = "".join(
+        f"<tr><th scope=row>{escape(audit.label)}</th>"
+        + "".join(_tally(audit, kind) for kind in kinds)
+        + f'<td data-head="{_ERROR}"><span>{size(audit.accuracy)}</span></td>'
+        f'<td data-head="{_SPEED}"><span>{audit.iterations_to_1e_6 or "–"}</span></td></tr>'
+        for audit in audits
+    )
+    return (
+        "<h2>Methods and adversaries</h2>\n"
+        "<p>How many agents are exposed to the worst adversary of each kind.</p>\n"
+        f'<table class="cards"><thead><tr><th scope=col>method</th>{heads}<th scope=col>{_ERROR}'
+        f"</th><th scope=col>{_SPEED}</th></tr></thead><tbody>{lines}</tbody></table>"
+    )
+
+
+def _tally(audit: Audit, kind: str) -> str:
+    head = escape(KINDS.get(kind, kind))
+    if kind not in audit.kinds:
+        return f'<td data-head="{head}">–</td>'
+    worst = next(v for v in _VERDICTS if audit.count(kind, v))
+    return (
+        f'<td class="{drawing.CLASSES[worst]}" data-head="{head}"><span>{_icon(worst)}'
+        f"{escape(counts(audit, kind))}</span></td>"
+    )
+
+
+def _section(audit: Audit) -> str:
+    return "\n".join(
+        [
+            f"<h2>{escape(audit.label)}</h2>",
+            *_pictures(audit),
+            _agents(audit),
+            _all_findings(audit),
+        ]
+    )
+
+
+def _pictures(audit: Audit) -> Iterable[str]:
+    if audit.n_agents <= drawing.MOST:
+        yield _figures([(_told(audit, k), drawing.network(audit, k)) for k in audit.kinds])
+    if audit.places is not None:
+        yield "<h3>Where the agents stand: true (ring) and recovered (cross)</h3>"
+        yield _figures([(_told(audit, k), drawing.rendezvous_map(audit, k)) for k in audit.kinds])
+
+
+def _told(audit: Audit, kind: str) -> str:
+    return f"<b>{escape(KINDS.get(kind, kind))}</b>: {escape(counts(audit, kind))}"
+
+
+def _figures(pictures: Iterable[tuple[str, str]]) -> str:
+    figures = "".join(
+        f"<figure>{svg}<figcaption>{told}</figcaption></figure>" for told, svg in pictures
+    )
+    return f'<div class="pictures">{figures}</div>'
+
+
+def _agents(audit: Audit) -> str:
+    heads = "".join(f"<th scope=col>{escape(KINDS.get(kind, kind))}</th>" for kind in audit.kinds)
+    smallest = f"<th scope=col>{_COALITION}</th>" if audit.coalitions else ""
+    lines = "".join(
+        f"<tr><th scope=row>agent {agent}</th>"
+        + "".join(_cell(audit.worst(agent, kind), kind) for kind in audit.kinds)
+        + (f'<td data-head="{_COALITION}"><span>{c}</span></td>' if (c := audit.coalition(agent)) else "")
+        + "</tr>"
+        for agent in audit.agents
+    )
+    return (
+        "<h3>Agent by agent</h3>\n"
+        f'<table class="cards"><thead><tr><th scope=col>agent</th>{heads}{smallest}</tr></thead>'
+        f"<tbody>{lines}</tbody></table>"
+    )
+
+
+def _cell(finding: Finding | None, kind: str) -> str:
+    head = escape(KINDS.get(kind, kind))
+    if finding is None:
+        return f'<td data-head="{head}">–</td>'
+    by, said = finding.best, f"<b>{escape(finding.verdict)}</b>"
+    who = "" if finding.adversary == kind else f" by {escape(finding.adversary)}"
+    if by is not None:
+        error, guess = errors(by)
+        said += (
+            f"<small>{'' if by.counts else 'nearest: '}{escape(what(by))}{who}, {error} off "
+            f"(guess {guess}): {escape(_title(by.attack))}</small>"
+        )
+    return (
+        f'<td class="{drawing.CLASSES[finding.exposure]}" data-head="{head}"><span>'
+        f"{_icon(finding.exposure)}{said}</span></td>"
+    )
+
+
+def _all_findings(audit: Audit) -> str:
+    lines = "".join(
+        f"<tr><th scope=row>agent {f.agent}</th><td>{escape(f.adversary)}</td>"
+        f"<td>{escape(f.verdict)}</td><td>{_list(f.tried)}</td><td>{_reasons(f)}</td></tr>"
+        for f in audit.findings
+    )
+    return (
+        f"<details><summary>All {len(audit.findings)} findings: what was tried, and what could not "
+        'be</summary><div class="wide"><table><thead><tr><th scope=col>agent</th><th scope=col>'
+        "adversary</th><th scope=col>verdict</th><th scope=col>tried</th><th scope=col>could not be "
+        f"tried</th></tr></thead><tbody>{lines}</tbody></table></div></details>"
+    )
+
+
+def _list(attacks: Iterable[str]) -> str:
+    return escape(", ".join(_title(name) for name in attacks)) or "–"
+
+
+def _reasons(finding: Finding) -> str:
+    told = {reason: [] for reason in finding.refused.values()}
+    for name, reason in finding.refused.items():
+        told[reason].append(_title(name))
+    return "".join(
+        f"<small>{escape(', '.join(names))}: {escape(reason)}</small>"
+        for reason, names in told.items()
+    )
+
+
+def _explained(audits: Sequence[Audit]) -> str:
+    verdicts = "".join(f"<dt>{_icon(v)}{v}</dt><dd>{text}</dd>" for v, text in _VERDICTS.items())
+    tried = {name for audit in audits for f in audit.findings for name in f.tried}
+    attacks = "".join(
+        f"<dt>{escape(a.title)}</dt><dd>{escape(_about(type(a)))}</dd>"
+        for a in ALL
+        if a.name in tried
+    )
+    assumed = "".join(f"<li>{escape(line)}</li>" for line in _ASSUMED)
+    return (
+        f"<h2>What the words mean</h2><dl>{verdicts}</dl>"
+        f"<h2>Attacks that were tried</h2><dl>{attacks}</dl>"
+        f"<h2>What was assumed</h2><ul>{assumed}</ul>"
+    )
+
+
+def _about(attack: type) -> str:
+    return " ".join((getdoc(attack) or "").partition("\n\n")[0].split())
+
+
+def _footer(audit: Audit) -> str:
+    return (
+        f"<footer><p>Made on {audit.date} by hushgrad {audit.version}, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}.</p></footer>"
+    )
+
+
+def _icon(verdict: Verdict) -> str:
+    return f'<svg viewBox="0 0 18 18" aria-hidden="true">{drawing.mark(verdict)}</svg>'
+
+
+def _title(attack: str) -> str:
+    return next((a.title for a in ALL if a.name == attack), attack)

@@ -1,0 +1,111 @@
+"""One agent's part of a finished run, computed again from its trace and the seeded draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Private, Stepping
+from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
+from hushgrad.errors import PrivacyError
+from hushgrad.exchange import Array, Columns, Links
+from hushgrad.masks import Mask
+from hushgrad.simulate.agent import Local, OneAgent
+from hushgrad.simulate.masking import agent_masks, mask_sizes
+from hushgrad.simulate.result import Run
+from hushgrad.simulate.team import locals_of
+
+type Floats = NDArray[np.float64]
+
+
+class Replay(OneAgent):
+    """One agent in all iterations at once: they take the place of the trials, (1, d, n)."""
+
+    def __init__(self, local: Local, n: int):
+        super().__init__(local)
+        self.n = n
+        self.k = np.arange(float(n))[None, None]
+
+    def _draw(
+        self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
+    ) -> Array:
+        del links  # all are this agent's
+        when = np.array([ONCE], np.uint32) if once else np.arange(self.n, dtype=np.uint32)
+        drawn = self.local.draws.uniforms(stream, when, slots.ravel())  # (n or 1, slots)
+        return drawn.T.reshape(*slots.shape[:2], len(when))
+
+
+def stepsizes(agent: Replay, algorithm: Any) -> Floats:
+    """λ^k (n,), NaN for an algorithm without a schedule."""
+    lam: Any = algorithm.lam(agent) if isinstance(algorithm, Stepping) else np.nan
+    return np.broadcast_to(np.asarray(lam, np.float64).ravel(), agent.n).copy()
+
+
+def weights(agent: Replay, algorithm: Any) -> dict[int, Floats] | None:
+    """{receiver: b^k (n,)}, itself included, of a split by weights; None for other splits."""
+    if not isinstance(algorithm, Private):
+        return None
+    B = algorithm.B(agent, algorithm.links)
+    if not isinstance(B, Columns):
+        return None
+    raw = {agent.local.number: B.own[0, 0]} | {
+        i: B.out[slot, 0] for slot, i in enumerate(agent.local.receivers[algorithm.links])
+    }
+    return {i: np.broadcast_to(b * B.scale[0, 0], agent.n).copy() for i, b in raw.items()}
+
+
+def replays(run: Run, row: int, agents: Iterable[int]) -> dict[int, Replay]:
+    """Some agents of one trial of a recorded run."""
+    locals_ = locals_of(
+        run.algorithm, run.problem, run.network, seed=run.seed, trial=int(run.trials[row])
+    )
+    n = trace_of(run, row).shape[0] - 1
+    return {i: Replay(locals_[i], n) for i in agents}
+
+
+def trace_of(run: Run, row: int) -> Floats:
+    """x^0 … x^n (n + 1, agents, d) of one trial, or an error if the run did not keep it."""
+    if run.transcript is None or run.trace is None or run.problem is None:
+        lack = "was loaded from a file" if run.problem is None else "kept no transcript"
+        raise PrivacyError(
+            "views and truth are made of a run of this process that kept its messages, but "
+            f"{run!r} {lack}. Run it again with hg.run(…, transcript=True)."
+        )
+    if not 0 <= row < len(run.trace):
+        raise PrivacyError(
+            f"this run has trials 0 to {len(run.trace) - 1}, counted in its own order, but trial "
+            f"{row!r} is asked for."
+        )
+    return run.trace[row]
+
+
+def masks(run: Run, row: int) -> list[Mask] | None:
+    """What each agent's objective was masked with, if it was."""
+    return agent_masks(
+        run.algorithm, run.network, run.problem.dim, seed=run.seed, trial=int(run.trials[row])
+    )
+
+
+def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
+    """{partner: the part of the partner's mask that comes from the key which it shares with i}."""
+    algorithm, network = run.algorithm, run.network
+    if not isinstance(algorithm, Private) or algorithm.masking is None:
+        return {}
+    sizes = mask_sizes(algorithm, network, run.problem.dim)
+    key = trial_keys(run.seed, [int(run.trials[row])])
+    slots = np.arange(sizes.count, dtype=np.uint32)[:, None]
+    found: dict[int, Mask] = {}
+    for partner in algorithm.masking.partners(i, network.n_agents):
+        pair = pair_keys(key, [min(i, partner)], [max(i, partner)])
+        share = sizes.share(uniforms(pair, (np.full_like(slots, ONCE), slots)))[:, 0]
+        found[partner] = Mask(*sizes.parts(share if partner < i else -share))
+    return found
+
+
+def gradients(run: Run, row: int, i: int, thetas: Any) -> Floats:
+    """∇f_i at thetas (n, d), the problem's own, without masks."""
+    trial = None if run.problem.n_trials is None else int(run.trials[row])
+    return run.problem.local_gradients(i, trial)(thetas)

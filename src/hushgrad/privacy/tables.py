@@ -1,0 +1,99 @@
+"""Findings in words and columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.verdict import DIRECTION, Evidence
+
+HEADINGS = ("agent", "adversary", "verdict", "what", "error", "guess", "attack")
+
+QUANTITIES = {
+    "gradient": "g at k = {k}",
+    "gradient at optimum": "g(θ*)",
+    "gradient at optimum up to sign": "±g(θ*)",
+    "curvature": "Hessian",
+    "objective": "f",
+    "direction": "direction of g",
+}
+KINDS = {
+    "eavesdropper": "eavesdropper",
+    "neighbour": "one neighbour",
+    "neighbours": "all neighbours",
+}
+
+
+def row(finding: Finding) -> tuple[str, ...]:
+    """A finding under the HEADINGS; a miss is shown with its nearest attempt."""
+    by = finding.best
+    said = ("–", "–", "–", "–") if by is None else (what(by), *errors(by), by.attack)
+    return str(finding.agent), finding.adversary, finding.verdict, *said
+
+
+def what(e: Evidence) -> str:
+    """What an estimate is about.
+
+    >>> what(Evidence(attack="flow", quantity="gradient", k=(1, 8), error=0.0, guess=1.0))
+    'g at k = 1…8'
+    """
+    k = "" if e.k is None else str(e.k[0]) if e.k[0] == e.k[1] else f"{e.k[0]}…{e.k[1]}"
+    at = f" at k = {k}" if e.quantity == DIRECTION and k else ""
+    return QUANTITIES.get(e.quantity, e.quantity).format(k=k) + at
+
+
+def errors(e: Evidence) -> tuple[str, str]:
+    """The estimate's error and that of the guess."""
+    return size(e.error), size(e.guess)
+
+
+def size(error: float) -> str:
+    """A relative error, as exact as it matters.
+
+    >>> [size(e) for e in (0.0, 3.2e-7, 0.034, 1.0, 57.3, math.inf)]
+    ['< 1e-9', '3e-07', '3.4 %', '100 %', '57 ×', '∞']
+    """
+    if error < 1e-9:
+        return "< 1e-9"
+    if error < 1e-3:
+        return f"{error:.0e}"
+    if error < 2:
+        return f"{100 * error:.2g} %" if error < 0.995 else f"{100 * error:.0f} %"
+    return f"{error:.2g} ×" if math.isfinite(error) else "∞"
+
+
+def rows(audit: Audit) -> list[tuple[str, ...]]:
+    """The worst finding of each agent and kind of adversary."""
+    worst = [audit.worst(agent, kind) for agent in audit.agents for kind in audit.kinds]
+    return [row(finding) for finding in worst if finding is not None]
+
+
+def counts(audit: Audit, kind: str) -> str:
+    """How many agents a kind of adversary exposes.
+
+    What is not counted was not recovered by the attacks tried, no more.
+    """
+    exposed, direction = audit.count(kind, "exposed"), audit.count(kind, "direction exposed")
+    of = sum(audit.worst(agent, kind) is not None for agent in audit.agents)
+    said = [f"{exposed} of {of} exposed"] if exposed or not direction else []
+    return ", ".join([*said, *([f"{direction} of {of} direction exposed"] if direction else [])])
+
+
+def text_table(audit: Audit) -> str:
+    """The findings, and what it takes to expose each agent."""
+    lines = [f"{audit.label}: {audit.n_agents} agents, {audit.iterations} iterations"]
+    lines += [f"  {KINDS.get(kind, kind)}: {counts(audit, kind)}" for kind in audit.kinds]
+    lines += ["", *_aligned([HEADINGS, *rows(audit)])]
+    if audit.coalitions:
+        lines += ["", "smallest coalition that exposes:"]
+        lines += [f"  agent {c.agent}: {c}" for c in audit.coalitions]
+    return "\n".join(lines)
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]

@@ -1,0 +1,1 @@
+"""The networked agent: identity, configuration, protocol, journal, and what an operator sees."""

@@ -1,0 +1,394 @@
+"""One agent of a network: it computes with its own objective and talks to its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.draws import Draws, SeededDraws, trial_keys
+from hushgrad.errors import (
+    AgentError,
+    DivergedError,
+    PeerLostError,
+    ReplayError,
+    StaleCopyError,
+)
+from hushgrad.exchange import Links
+from hushgrad.runtime.agentfile import load_config
+from hushgrad.runtime.config import AgentConfig, Neighbour
+from hushgrad.runtime.hello import public_parts
+from hushgrad.runtime.identity import load_certificate, load_identity
+from hushgrad.runtime.journal import StateDirectory
+from hushgrad.runtime.link import Hub
+from hushgrad.runtime.objectives import load_objective
+from hushgrad.runtime.result import AgentResult, Status
+from hushgrad.runtime.samples import Samples
+from hushgrad.runtime.secret import SecretDraws
+from hushgrad.runtime.session import Card, Peer, Session
+from hushgrad.runtime.stats import Stats
+from hushgrad.runtime.steps import Steps
+from hushgrad.runtime.stopping import Stopping
+from hushgrad.runtime.transport import TLS, Transport
+from hushgrad.runtime.turns import Turns
+from hushgrad.runtime.weights import Ends, Row, check_two_hop, public_weights, square
+from hushgrad.simulate.agent import Local
+
+log = logging.getLogger("hushgrad.agent")
+
+type Vector = NDArray[np.float64]
+
+# After some turns that took longer, the next are computed in a thread, so that heartbeats go on.
+# Most turns are so short that handing them over would cost more than they do.
+QUICK = 0.1  # seconds
+SLOW_TURNS = 3  # a busy machine may delay one or two
+GRACE = 2.0  # seconds that an agent waits, all being finished, for its neighbours to know it
+
+
+class Agent:
+    """One agent, as `config` or the file of this name describes it.
+
+        async for k, x in agent: …      x = θ̂ after k iterations, as the run goes on
+        result = await agent.run()      or all at once
+
+    `gradient` replaces the objective of the configuration: θ (d,) → ∇f(θ) (d,). Whatever ends an
+    agent, its state directory stays; the same configuration continues the run where it stood.
+    `listening` is a socket that is bound already, in place of the configuration's address.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig | str | Path,
+        *,
+        gradient: Callable[[Vector], Any] | None = None,
+        transport: Transport | None = None,
+        listening: socket.socket | None = None,
+    ):
+        self.config = config if isinstance(config, AgentConfig) else load_config(config)
+        self.stats = Stats()
+        self._given, self._transport, self._listening = gradient, transport, listening
+        self._samples: Samples | None = None
+        self._turns: Turns | None = None
+        self._hub: Hub | None = None
+        self._is_asked_to_stop = False
+        self._incarnation = 0
+        self._slow_turns = SLOW_TURNS  # until it is known
+        self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
+
+    # ---- what a user sees
+
+    @property
+    def x(self) -> Vector:
+        """θ̂ now."""
+        if self._turns is not None and self._turns.round >= 0:
+            return self._turns.steps.x.copy()
+        return self._x0
+
+    @property
+    def _x0(self) -> Vector:
+        run = self.config.run
+        return np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+
+    def stop(self) -> None:
+        """Leave after the present round; the run can be continued later."""
+        self._is_asked_to_stop = True
+        if self._hub is not None:
+            self._hub.wake()
+
+    async def run(self) -> AgentResult:
+        """Run to the end, or to what prevents it; the status says which."""
+        started = time.monotonic()
+        try:
+            async for _ in self._iterate():
+                pass
+        except (AgentError, DivergedError) as error:
+            if not self._incarnation:  # nothing was begun
+                raise
+            return self._result(_status_of(error), str(error), started)
+        turns = self._turns
+        status = turns.status if turns is not None else None
+        return self._result(status or Status.STOPPED, "", started)
+
+    def _result(self, status: Status, detail: str, started: float) -> AgentResult:
+        return AgentResult(
+            name=self.config.name,
+            run=self.config.run.id,
+            status=status,
+            detail=detail,
+            theta=self.x,
+            iterations=self.stats.iteration,
+            rounds=self.stats.round + 1,
+            incarnation=self._incarnation,
+            peers=tuple(n.name for n in self.config.neighbours),
+            seconds=time.monotonic() - started,
+        )
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Vector]]:
+        async for k in self._iterate():
+            yield k, self.x
+
+    # ---- a run
+
+    async def _iterate(self) -> AsyncIterator[int]:
+        config = self.config
+        gradient = self._given or load_objective(config.objective, config.run.dim).gradient
+        state = StateDirectory(
+            config.state, run=config.run.id, agent=config.name, durability=config.durability
+        )
+        self._incarnation = state.incarnation
+        every = config.record_every
+        if every is not None:
+            path = config.state / "samples"
+            self._samples = Samples(path, every=every, iterations=config.run.iterations)
+        try:
+            session, stopping = self._session()
+            self._hub = hub = self._connect(session, stopping)
+            try:
+                async for k in self._go(state, session, stopping, hub, gradient):
+                    yield k
+            finally:
+                await hub.close()
+        finally:
+            await asyncio.to_thread(self._pool.shutdown)
+            if self._samples is not None:
+                self._samples.close()
+            state.close()
+
+    def _session(self) -> tuple[Session, Stopping]:
+        config, run = self.config, self.config.run
+        near = [n for n in config.neighbours if not n.two_hop]
+        ends = Ends(sum(n.direction != "out" for n in near), sum(n.direction != "in" for n in near))
+        card = Card(public_parts(run), config.number, self._incarnation, ends)
+        peers = {
+            n.number: Peer(n.number, n.name, n.direction, n.two_hop) for n in config.neighbours
+        }
+        # n − 1 bounds the hops in any connected network
+        hops = run.n_agents - 1 if run.diameter is None else run.diameter
+        stopping = Stopping(None if run.tolerance is None else hops)
+        return Session(card, peers, stopping.n_bytes), stopping
+
+    def _connect(self, session: Session, stopping: Stopping) -> Hub:
+        config = self.config
+        if self._transport is None:
+            self._transport = TLS(
+                load_identity(config.key, config.certificate, name=config.name),
+                {n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours},
+                {n.name: n.address for n in config.neighbours if n.address is not None},
+                self._listening or config.listen,
+            )
+        return Hub(
+            session,
+            self._transport,
+            dialled=[n.number for n in config.neighbours if dials(config, n)],
+            heartbeat=config.heartbeat,
+            max_wait=config.max_wait,
+            dim=config.run.dim,
+            stop_bytes=stopping.n_bytes,
+            stats=self.stats,
+        )
+
+    async def _go(
+        self,
+        state: StateDirectory,
+        session: Session,
+        stopping: Stopping,
+        hub: Hub,
+        gradient: Callable[[Vector], Any],
+    ) -> AsyncIterator[int]:
+        known = links = state.links
+        if links is None:
+            hub.start()
+            links = await self._introduce(hub)
+            if links is None:
+                return
+        local = self._local(state, links, gradient)
+        if known is None:  # kept once they are found to do
+            state.store_links(links)
+        steps = Steps(self.config.run.algorithm, local, self._x0)
+        self._turns = turns = Turns(
+            self.config.run, steps, stopping, state, session.peers, self.stats
+        )
+        await self._compute(turns.begin)
+        self._note(turns)
+        self._sample(steps)
+        if turns.is_settled:
+            return
+        hub.refuse_all(session.restore(turns.frames, turns.consumed, steps.sizes))
+        session.has_finished = turns.status is not None
+        hub.start()
+        hub.send_round()
+        while turns.status is None and not self._is_asked_to_stop:
+            if not session.is_complete:
+                await hub.change()
+                continue
+            has_ended = await self._compute(turns.turn, session.take())
+            if turns.status is None:
+                hub.commit(turns.round, turns.frames[turns.round], steps.sizes)
+            self._note(turns)
+            if has_ended:
+                self._sample(steps)
+                yield steps.k
+        if turns.status is not None:
+            await self._settle(hub, session, turns)
+
+    def _note(self, turns: Turns) -> None:
+        """Where this agent stands, for who looks on."""
+        stats, now = self.stats, time.monotonic()
+        if turns.round > stats.round >= 0:
+            stats.rounds += 1
+            stats.round_seconds.add(now - stats.last_progress)
+        stats.iteration, stats.round, stats.last_progress = turns.steps.k, turns.round, now
+
+    def _sample(self, steps: Steps) -> None:
+        if self._samples is not None:
+            self._samples.keep(steps.k, steps.x)
+
+    async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
+        """Here if turns are quick, otherwise in a thread."""
+        started = time.perf_counter()
+        if self._slow_turns < SLOW_TURNS:
+            done = work(*given)
+        else:
+            done = await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+        is_slow = time.perf_counter() - started > QUICK
+        self._slow_turns = self._slow_turns + 1 if is_slow else 0
+        return done
+
+    async def _settle(self, hub: Hub, session: Session, turns: Turns) -> None:
+        """Serve the last message until every neighbour has finished too."""
+        if turns.is_settled:
+            return
+        hub.broadcast(session.finish())
+        try:
+            while not session.is_settled and not self._is_asked_to_stop:
+                await hub.change()
+        except PeerLostError as error:
+            log.warning(
+                "left before %s had finished; start this agent again if it needs the last message",
+                error, extra={"event": "unsettled"},
+            )  # fmt: skip
+            return
+        if not session.is_settled:
+            return
+        turns.settle()
+        try:
+            async with asyncio.timeout(GRACE):
+                while not all(p.knows_finished for p in session.peers.values()):
+                    await hub.change()
+        except (TimeoutError, AgentError):
+            log.debug("left without the last farewell")
+
+    # ---- what the neighbours' links tell
+
+    async def _introduce(self, hub: Hub) -> dict[str, Any] | None:
+        """Hear from every neighbour how many links it has and, for W², their weights; None if
+        asked to stop before.
+        """
+        session = hub.session
+        while any(peer.ends is None for peer in session.peers.values()):
+            if self._is_asked_to_stop:
+                return None
+            await hub.change()
+        near = [j for j, peer in session.peers.items() if not peer.two_hop]
+        ends = {j: _known(session.peers[j]) for j in session.peers}
+        rows: dict[int, Row] = {}
+        if self.config.run.algorithm.links is Links.TWO_HOP:
+            weights = self._public(ends)["W"]
+            names = {j: session.peers[j].name for j in near}
+            hub.tell_row(Row(weights.own, weights.into, names))
+            while not set(near) <= set(hub.rows):
+                if self._is_asked_to_stop:
+                    return None
+                await hub.change()
+            rows = {j: hub.rows[j] for j in near}
+        return {
+            "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
+            "rows": {
+                str(j): {
+                    "own": row.own,
+                    "links": [[i, w, row.names[i]] for i, w in row.links.items()],
+                }
+                for j, row in rows.items()
+            },
+        }
+
+    def _public(self, ends: Mapping[int, Ends]) -> dict[str, Any]:
+        near = [n for n in self.config.neighbours if not n.two_hop]
+        assert self._hub is not None
+        return public_weights(
+            self.config.run,
+            self._hub.session.card.ends,
+            {n.number: ends[n.number] for n in near if n.direction != "out"},
+            {n.number: ends[n.number] for n in near if n.direction != "in"},
+        )
+
+    def _local(
+        self, state: StateDirectory, links: Mapping[str, Any], gradient: Callable[[Vector], Any]
+    ) -> Local:
+        config, run = self.config, self.config.run
+        ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
+        assert self._hub is not None
+        for j, known in ends.items():
+            self._hub.session.peers[j].ends = known
+        weights = self._public(ends)
+        near = [n for n in config.neighbours if not n.two_hop]
+        receivers = {Links.GRAPH: tuple(sorted(n.number for n in near if n.direction != "in"))}
+        if run.algorithm.links is Links.TWO_HOP:
+            rows = {
+                int(j): Row(
+                    row["own"],
+                    {i: w for i, w, _ in row["links"]},
+                    {i: name for i, _, name in row["links"]},
+                )
+                for j, row in links["rows"].items()
+            }
+            weights["W2"] = square(config.number, weights["W"], rows)
+            # a neighbour may still be waiting for it after this agent was started again
+            names = {n.number: n.name for n in near}
+            self._hub.row = Row(weights["W"].own, weights["W"].into, names)
+            linked = [n.number for n in config.neighbours]
+            check_two_hop(run.algorithm, weights["W2"].out, linked, rows.values())
+            receivers[Links.TWO_HOP] = tuple(weights["W2"].out)
+        return Local(
+            number=config.number,
+            receivers=receivers,
+            weights=weights,
+            gradient=gradient,
+            draws=self._draws(state),
+            link_numbers={n.number: n.link for n in near if n.link is not None},
+            n_links=run.n_links or 0,
+        )
+
+    def _draws(self, state: StateDirectory) -> Draws:
+        run = self.config.run
+        if run.seed is None:
+            return SecretDraws(state.secret, run.id)
+        return SeededDraws(trial_keys(run.seed, [0]), self.config.number)
+
+
+def dials(config: AgentConfig, neighbour: Neighbour) -> bool:
+    """Whether this side connects: to who has an address; if both have one, the smaller number."""
+    if neighbour.address is None:
+        return False
+    return config.listen is None or config.number < neighbour.number
+
+
+def _known(peer: Peer) -> Ends:
+    assert peer.ends is not None
+    return peer.ends
+
+
+def _status_of(error: Exception) -> Status:
+    if isinstance(error, PeerLostError):
+        return Status.PEER_LOST
+    if isinstance(error, (StaleCopyError, ReplayError)):
+        return Status.REFUSED
+    return Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED

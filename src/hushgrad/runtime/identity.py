@@ -1,0 +1,352 @@
+"""Who an agent is: one self-signed certificate, and exactly its neighbours' to trust.
+
+There is no authority that could vouch for anyone, and so none that could be deceived. An agent's
+name is the certificate's only DNS name, its mask key (X25519, public) an extension: who trusts a
+certificate trusts both. NAME.key holds the two private keys and belongs to its owner alone.
+Links are TLS 1.3, both sides verified; a certificate counts only if it is, byte for byte, one that
+was exchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from hushgrad.errors import IdentityError
+
+DAYS = 730  # validity of a new certificate: longer than a project, shorter than a staff's memory
+CLOCK_SLACK = timedelta(hours=1)  # a new certificate is valid at neighbours whose clocks are late
+
+# An OID of the arc 2.25, which anyone may use under a random UUID (ITU-T X.667); ours is
+# ab228116-a986-4477-9558-d70e3af58860.
+MASK_KEY_OID = x509.ObjectIdentifier("2.25.227477143598734530831701805033445492832")
+
+# One DNS label. Labels with "--" in the third place are reserved (RFC 5890).
+_NAME = re.compile(r"(?!..--)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
+_EVERYONE = stat.S_IRWXG | stat.S_IRWXO
+_OCTETS = b"\x04\x20"  # how DER announces an octet string of 32 bytes
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an agent shows to others."""
+
+    name: str
+    fingerprint: str  # SHA-256 of the certificate, in groups for reading aloud
+    not_before: datetime
+    not_after: datetime
+    der: bytes = field(repr=False)
+    mask_key: bytes = field(repr=False)  # X25519, public, 32 bytes
+
+    @property
+    def pem(self) -> str:
+        return ssl.DER_cert_to_PEM_cert(self.der)
+
+    def is_fingerprint(self, text: str) -> bool:
+        """Whether a fingerprint, written in whichever groups, is this certificate's."""
+        return _bare(text) == _bare(self.fingerprint)
+
+    def objection(self, now: datetime | None = None) -> str | None:
+        """Why nobody accepts it at this time, or None."""
+        now = now or datetime.now(UTC)
+        if now < self.not_before:
+            return f"is not valid before {self.not_before:%Y-%m-%d %H:%M} UTC"
+        if now > self.not_after:
+            return f"expired on {self.not_after:%Y-%m-%d %H:%M} UTC"
+        return None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An agent's certificate with the keys that prove it."""
+
+    certificate: Certificate
+    key_path: Path
+    certificate_path: Path
+    mask_secret: X25519PrivateKey = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.certificate.name
+
+
+def check_name(name: str) -> str:
+    """The name, if it can be an agent's."""
+    if not _NAME.fullmatch(name):
+        raise IdentityError(
+            f"an agent's name has 1 to 63 characters a-z, 0-9 and -, with a letter or digit at "
+            f"both ends and no -- in the third place, but it is {name!r}. Try "
+            f"{_nearest(name)!r}."
+        )
+    return name
+
+
+def _nearest(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:63].strip("-") or "agent-0"
+
+
+def mint(
+    directory: str | Path,
+    name: str,
+    *,
+    days: float = DAYS,
+    not_before: datetime | None = None,
+) -> Identity:
+    """Make NAME.key (0600) and NAME.crt in a directory; what is there already is left alone."""
+    check_name(name)
+    directory = Path(directory)
+    key_path, certificate_path = directory / f"{name}.key", directory / f"{name}.crt"
+    for path in (key_path, certificate_path):
+        if path.exists():
+            raise IdentityError(
+                f"'{path}' is there already and stays as it is: whoever trusts it would trust the "
+                "new one no more. Choose another name or directory, or move it away."
+            )
+    key, mask_secret = ec.generate_private_key(ec.SECP256R1()), X25519PrivateKey.generate()
+    start = not_before or datetime.now(UTC) - CLOCK_SLACK
+    certificate = _sign(name, key, mask_secret, start, start + timedelta(days=days))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _write(key_path, _private_pem(key) + _private_pem(mask_secret), 0o600)
+        _write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    except OSError as error:
+        raise IdentityError(
+            f"no key can be written into '{directory}': {error.strerror}. Choose another directory."
+        ) from error
+    return load_identity(key_path, certificate_path)
+
+
+def _sign(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    mask_secret: X25519PrivateKey,
+    not_before: datetime,
+    not_after: datetime,
+) -> x509.Certificate:
+    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    usage = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+         "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"), False,
+    )  # fmt: skip
+    both_sides = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    mask_key = mask_secret.public_key().public_bytes_raw()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(own)
+        .issuer_name(own)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(not_before)
+        .not_valid_after(not_after)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, **usage), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both_sides), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.UnrecognizedExtension(MASK_KEY_OID, _OCTETS + mask_key), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey | X25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Create a file with its mode from the first moment."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def load_certificate(path: str | Path, *, name: str | None = None) -> Certificate:
+    """Read a certificate of the form that `mint` makes, perhaps of a known name; others are
+    refused.
+    """
+    path = Path(path)
+    blocks = [block for label, block in _blocks(path, "certificate") if label == b"CERTIFICATE"]
+    if len(blocks) != 1:
+        raise IdentityError(
+            f"'{path}' holds {len(blocks)} certificates instead of one. "
+            "`hushgrad key new NAME` makes NAME.crt."
+        )
+    try:
+        parsed = x509.load_pem_x509_certificate(blocks[0])
+        found, mask_key = _content(parsed)
+    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+        raise IdentityError(
+            f"'{path}' is no certificate of an agent: {error}. `hushgrad key new NAME` makes one."
+        ) from error
+    if name is not None and name != found:
+        raise IdentityError(
+            f"'{path}' is the certificate of {found}, and not of {name}. Correct the name or the "
+            "path."
+        )
+    der = parsed.public_bytes(serialization.Encoding.DER)
+    return Certificate(
+        name=found,
+        fingerprint=fingerprint(der),
+        not_before=parsed.not_valid_before_utc,
+        not_after=parsed.not_valid_after_utc,
+        der=der,
+        mask_key=mask_key,
+    )
+
+
+def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
+    """(name, mask key) of a certificate; ValueError with the reason where it is not of our form."""
+    if not isinstance(certificate.public_key(), ec.EllipticCurvePublicKey):
+        raise ValueError("its key is not on an elliptic curve")
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except Exception as error:  # InvalidSignature has no text
+        raise ValueError("it is not signed by its own key") from error
+    extensions = certificate.extensions
+    if extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+        raise ValueError("it may sign other certificates (CA)")
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if len(list(names)) != 1 or not isinstance(only := next(iter(names)), x509.DNSName):
+        raise ValueError("it does not have exactly one DNS name")
+    if not _NAME.fullmatch(only.value):
+        raise ValueError(f"its name {only.value!r} cannot be an agent's")
+    mask_key = extensions.get_extension_for_oid(MASK_KEY_OID).value
+    raw = mask_key.value if isinstance(mask_key, x509.UnrecognizedExtension) else b""
+    if len(raw) != 34 or not raw.startswith(_OCTETS):
+        raise ValueError("its mask key has not 32 bytes")
+    return only.value, raw.removeprefix(_OCTETS)
+
+
+def load_identity(
+    key_path: str | Path, certificate_path: str | Path, *, name: str | None = None
+) -> Identity:
+    """Read an agent's keys and certificate; IdentityError if others can read the keys."""
+    key_path, certificate_path = Path(key_path), Path(certificate_path)
+    certificate = load_certificate(certificate_path, name=name)
+    blocks = [block for _, block in _blocks(key_path, "key file")]
+    check_mode(key_path)
+    try:
+        key, mask_secret = (serialization.load_pem_private_key(b, None) for b in blocks)
+    except (ValueError, TypeError) as error:
+        raise IdentityError(
+            f"'{key_path}' does not hold an agent's two private keys: {error}. "
+            "`hushgrad key new NAME` makes them."
+        ) from error
+    if not isinstance(mask_secret, X25519PrivateKey):
+        raise IdentityError(f"'{key_path}' has no X25519 key in the second place. Restore it.")
+    own = x509.load_der_x509_certificate(certificate.der).public_key()
+    if key.public_key() != own or mask_secret.public_key().public_bytes_raw() != (
+        certificate.mask_key
+    ):
+        raise IdentityError(
+            f"'{key_path}' is not the key of '{certificate_path}' (agent {certificate.name}). "
+            "Name the two files that `hushgrad key new` made together."
+        )
+    return Identity(certificate, key_path, certificate_path, mask_secret)
+
+
+def check_mode(path: Path) -> None:
+    """Refuse a file with secrets that others can open."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _EVERYONE:
+        raise IdentityError(
+            f"'{path}' is for its owner alone, but its mode is {mode:04o}. Run: chmod 600 '{path}'"
+        )
+
+
+def _blocks(path: Path, what: str) -> list[tuple[bytes, bytes]]:
+    """(label, block) of everything PEM in a file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise IdentityError(
+            f"there is no {what} at '{path}'. `hushgrad key new NAME` makes one."
+        ) from None
+    except OSError as error:
+        raise IdentityError(f"the {what} '{path}' cannot be read: {error.strerror}.") from error
+    return [(match[1], match[0]) for match in _PEM.finditer(content)]
+
+
+def fingerprint(der: bytes) -> str:
+    """SHA-256 in sixteen groups.
+
+    >>> fingerprint(b"")[:29]
+    'e3b0:c442:98fc:1c14:9afb:f4c8'
+    """
+    digest = sha256(der).hexdigest()
+    return ":".join(digest[n : n + 4] for n in range(0, len(digest), 4))
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s:-]", "", text).lower()
+
+
+def server_context(identity: Identity, peers: Iterable[Certificate]) -> ssl.SSLContext:
+    """For accepting: whoever connects shows the certificate of one of `peers`."""
+    return _context(ssl.PROTOCOL_TLS_SERVER, identity, peers)
+
+
+def client_context(identity: Identity, peer: Certificate) -> ssl.SSLContext:
+    """For dialling one peer; pass `server_hostname=peer.name`."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT, identity, [peer])
+
+
+def _context(protocol: int, identity: Identity, peers: Iterable[Certificate]) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    # A trusted certificate ends the chain although it is no authority's.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+    context.load_cert_chain(identity.certificate_path, identity.key_path)
+    trusted = "".join(peer.pem for peer in peers)
+    if trusted:
+        context.load_verify_locations(cadata=trusted)
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # every connection is judged anew
+    return context
+
+
+def peer_name(connection: ssl.SSLObject | ssl.SSLSocket | Any, peers: Iterable[Certificate]) -> str:
+    """Which of `peers` is at the other end: the one whose certificate it showed."""
+    shown = connection.getpeercert(binary_form=True)
+    for peer in peers:
+        if shown == peer.der:
+            return peer.name
+    known = "no certificate" if shown is None else f"the certificate {fingerprint(shown)}"
+    raise IdentityError(f"the other end showed {known}, which is none of this agent's neighbours'.")
+
+
+def shared_secret(identity: Identity, peer: Certificate) -> bytes:
+    """32 bytes that only these two agents can know, the same at both ends (X25519, HKDF).
+
+    Both certificates enter it, so that another certificate is another secret.
+    """
+    try:
+        raw = identity.mask_secret.exchange(X25519PublicKey.from_public_bytes(peer.mask_key))
+    except ValueError as error:
+        raise IdentityError(
+            f"the mask key in the certificate of {peer.name} gives no secret: {error}. "
+            "Ask for a new certificate."
+        ) from error
+    ends = b"".join(sorted(sha256(c.der).digest() for c in (identity.certificate, peer)))
+    return HKDF(hashes.SHA256(), 32, salt=None, info=b"hushgrad mask key" + ends).derive(raw)

@@ -1,0 +1,261 @@
+"""An agent's state directory, and in it the journal: what was committed before it was sent.
+
+    run.json    which run of which agent the directory belongs to
+    secret      32 random bytes (0600), minted with the directory
+    starts      how often it was opened: the incarnation
+    links.json  what the neighbours said of their links, once all have
+    lock        held by the one process that may write
+    slot-0, -1  the journal: the step of iteration k in slot k mod 2
+
+A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
+the round before, the gradients evaluated since, the digests of what is sent and of what was
+consumed. The first has the state at the start of step k in place of sums; for k = 0 only x⁰. A
+checksum runs through all sections, so that neither a torn section nor an old one behind a new one
+is ever read; the slot that is being overwritten is not the one that is needed. State is stored by
+field name and shape, as float64.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import StateError
+from hushgrad.runtime.identity import check_mode
+from hushgrad.runtime.result import replace_file
+
+FORMAT = 1
+SECRET = 32  # bytes
+
+type Arrays = Mapping[str, NDArray[np.float64]]
+type Facts = dict[str, Any]  # what JSON can hold
+
+# magic, checksum of what precedes and follows, length of the facts, length of the arrays
+_SECTION = struct.Struct("<4sIQQ")
+_MAGIC = b"jrnl"
+
+
+@dataclass(frozen=True)
+class Section:
+    """Facts and arrays that were written together."""
+
+    facts: Facts
+    arrays: Arrays = field(default_factory=dict[str, NDArray[np.float64]])
+
+
+def encode_section(section: Section, checksum: int) -> tuple[list[Any], int]:
+    """The pieces of a section that follows what has this checksum, and the new checksum."""
+    values = [np.ascontiguousarray(a, "<f8") for a in section.arrays.values()]
+    shapes = [[name, *a.shape] for name, a in zip(section.arrays, values, strict=True)]
+    facts = json.dumps([section.facts, shapes], separators=(",", ":")).encode()
+    facts += b" " * (-len(facts) % 8)
+    pieces: list[Any] = [facts, *(a.reshape(-1).data.cast("B") for a in values if a.size)]
+    lengths = len(facts), sum(a.nbytes for a in values)
+    checksum = zlib.crc32(struct.pack("<QQ", *lengths), checksum)
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    return [_SECTION.pack(_MAGIC, checksum, *lengths), *pieces], checksum
+
+
+def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
+    """The sections of a slot up to the first that is torn, where they end, their checksum."""
+    sections: list[Section] = []
+    place, checksum = 0, 0  # of what is whole
+    whole = memoryview(content)
+    while place + _SECTION.size <= len(content):
+        magic, stated, n_facts, n_arrays = _SECTION.unpack_from(content, place)
+        start = place + _SECTION.size
+        end = start + n_facts + n_arrays
+        if magic != _MAGIC or end > len(content):
+            break
+        found = zlib.crc32(struct.pack("<QQ", n_facts, n_arrays), checksum)
+        if zlib.crc32(whole[start:end], found) != stated:
+            break
+        facts, shapes = json.loads(content[start : start + n_facts])
+        arrays: dict[str, NDArray[np.float64]] = {}
+        at = start + n_facts
+        for name, *shape in shapes:
+            size = int(np.prod(shape, dtype=np.int64))
+            arrays[name] = np.frombuffer(content, "<f8", size, at).reshape(shape)
+            at += 8 * size
+        sections.append(Section(facts, arrays))
+        place, checksum = end, stated
+    return sections, place, checksum
+
+
+class StateDirectory:
+    """The directory of one agent in one run, locked."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run: str,
+        agent: str,
+        durability: Literal["process", "power"] = "power",
+    ):
+        self.path, self._run = path, run
+        self._sync = durability == "power"
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StateError(f"the state directory '{path}' cannot be used: {error}.") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise StateError(
+                f"the state directory '{path}' is in use: another process runs this agent. "
+                "Two writers would send two messages for one round. End the other one first."
+            ) from None
+        try:
+            self._adopt({"format": FORMAT, "run": run, "agent": agent})
+            self.incarnation = self._count_start()
+            self.secret = self._read_secret()
+            self._slots = [_Slot(path / f"slot-{n}", sync=self._sync) for n in (0, 1)]
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _adopt(self, belongs: Facts) -> None:
+        """Mint a new directory, or check whose an old one is."""
+        label = self.path / "run.json"
+        if not label.exists():
+            if (self.path / "slot-0").exists():
+                raise StateError(
+                    f"'{self.path}' holds a journal, but no run.json that says whose. Restore it."
+                )
+            _write(self.path / "secret", secrets.token_bytes(SECRET), mode=0o600)
+            _write(label, json.dumps(belongs, indent=2).encode() + b"\n")
+        found = json.loads(label.read_text())
+        if found != belongs:
+            raise StateError(
+                f"the state directory '{self.path}' belongs to agent {found.get('agent')!r} in run "
+                f"{found.get('run')!r} (format {found.get('format')}), not to agent "
+                f"{belongs['agent']!r} in run {self._run!r} (format {FORMAT}). A state is never "
+                "used for another run: choose another directory."
+            )
+
+    def _count_start(self) -> int:
+        file = self.path / "starts"
+        number = int(file.read_text()) + 1 if file.exists() else 1
+        _write(file, b"%d\n" % number)
+        return number
+
+    def _read_secret(self) -> bytes:
+        file = self.path / "secret"
+        if not file.exists():
+            raise StateError(f"'{file}' is missing: no draw can be repeated without. Restore it.")
+        check_mode(file)
+        secret = file.read_bytes()
+        if len(secret) != SECRET:
+            raise StateError(f"'{file}' has {len(secret)} bytes instead of {SECRET}. Restore it.")
+        return secret
+
+    @property
+    def links(self) -> Facts | None:
+        """What neighbours said of their links, if it was stored."""
+        file = self.path / "links.json"
+        return json.loads(file.read_text()) if file.exists() else None
+
+    def store_links(self, links: Facts) -> None:
+        _write(self.path / "links.json", json.dumps(links).encode())
+
+    # ---- journal
+
+    def read(self) -> dict[int, list[Section]]:
+        """The whole sections of each step that the journal holds, by k."""
+        steps: dict[int, list[Section]] = {}
+        for slot in self._slots:
+            sections = slot.read()
+            if sections:
+                steps[sections[0].facts["k"]] = sections
+        return steps
+
+    def begin(self, k: int, section: Section) -> None:
+        """Write the first section of step k over those of step k − 2."""
+        self._slots[k % 2].write(section, afresh=True)
+
+    def append(self, k: int, section: Section) -> None:
+        """One more section of step k."""
+        self._slots[k % 2].write(section, afresh=False)
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.close()
+        os.close(self._lock)
+
+
+class _Slot:
+    """One file of the journal, overwritten in place: its blocks are there already, and a sync
+    need not change the file's size.
+    """
+
+    def __init__(self, path: Path, *, sync: bool):
+        self._path, self._sync = path, sync
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
+        if sync:
+            _sync_directory(path.parent)
+        self._end, self._checksum = 0, 0
+
+    def read(self) -> list[Section]:
+        """What is whole; the next section goes behind it."""
+        sections, self._end, self._checksum = decode_sections(self._path.read_bytes())
+        return sections
+
+    def write(self, section: Section, *, afresh: bool) -> None:
+        place, checksum = (0, 0) if afresh else (self._end, self._checksum)
+        pieces, checksum = encode_section(section, checksum)
+        try:
+            end = self._write_all(pieces, place)
+            if self._sync:
+                os.fdatasync(self._file)
+        except OSError as error:
+            raise StateError(
+                f"the journal '{self._path}' cannot be written: {error.strerror}. Nothing of this "
+                "round was sent and the state is kept: make room, then start the agent again."
+            ) from error
+        self._end, self._checksum = end, checksum
+
+    def _write_all(self, pieces: list[Any], place: int) -> int:
+        while pieces:
+            count = os.pwritev(self._file, pieces[:64], place)
+            place += count
+            while pieces and count >= len(pieces[0]):
+                count -= len(pieces.pop(0))
+            if count:
+                pieces[0] = memoryview(pieces[0])[count:]
+        return place
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    try:
+        replace_file(path, lambda file: (os.fchmod(file.fileno(), mode), file.write(content)))
+    except OSError as error:
+        raise StateError(f"'{path}' cannot be written: {error.strerror}.") from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

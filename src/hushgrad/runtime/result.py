@@ -1,0 +1,153 @@
+"""How a run of one agent ended: its status, its exit code, its files.
+
+A result is two files, NAME.json and NAME.npz, each replaced atomically: whoever reads one reads a
+whole one. The JSON is written last, so that where it is, the numbers are.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import InputError
+
+
+class Status(enum.StrEnum):
+    """How a run ended."""
+
+    DONE = "done"  # all iterations
+    CONVERGED = "converged"  # everyone was still, within the tolerance
+    STOPPED = "stopped"  # asked to leave; can be resumed
+    PEER_LOST = "peer lost"  # a neighbour stayed away; can be resumed
+    REFUSED = "refused"  # a stale copy, an equivocation, a replay that differs
+    DIVERGED = "diverged"  # the iterates left the finite numbers
+    FAILED = "failed"  # anything else
+
+
+# The exit codes of `hushgrad agent`, here and nowhere else.
+EXIT_CODES = {
+    Status.DONE: 0,
+    Status.CONVERGED: 0,
+    Status.FAILED: 1,
+    Status.DIVERGED: 1,
+    Status.PEER_LOST: 3,
+    Status.REFUSED: 4,
+    Status.STOPPED: 130,
+}
+BAD_INPUT = 2  # a file, a key or an option is wrong, and nothing was started
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentResult:
+    """What one agent has when its run ends."""
+
+    name: str
+    run: str
+    status: Status
+    detail: str = ""  # whom it waited for and where, or what was refused
+    theta: NDArray[np.float64]  # (d,)
+    iterations: int
+    rounds: int
+    incarnation: int  # how often this agent was started in this run
+    peers: tuple[str, ...]
+    seconds: float  # of this incarnation
+
+    @property
+    def is_done(self) -> bool:
+        return self.status in (Status.DONE, Status.CONVERGED)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether the same command may continue it."""
+        return self.status in (Status.STOPPED, Status.PEER_LOST)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.status]
+
+    @property
+    def summary(self) -> str:
+        """The status with its detail: `peer lost: bob at round 17`."""
+        return f"{self.status}: {self.detail}" if self.detail else str(self.status)
+
+    def document(self) -> dict[str, Any]:
+        """The result for JSON."""
+        return {
+            "name": self.name,
+            "run": self.run,
+            "status": str(self.status),
+            "detail": self.detail,
+            "resumable": self.is_resumable,
+            "theta": [v if math.isfinite(v) else None for v in self.theta.tolist()],
+            "iterations": self.iterations,
+            "rounds": self.rounds,
+            "incarnation": self.incarnation,
+            "peers": list(self.peers),
+            "seconds": self.seconds,
+        }
+
+
+def result_files(path: Path) -> tuple[Path, Path]:
+    """The JSON and the NPZ file of a result.
+
+    >>> [file.name for file in result_files(Path("out/result"))]
+    ['result.json', 'result.npz']
+    """
+    return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")
+
+
+def write_result(path: Path, result: AgentResult) -> tuple[Path, Path]:
+    """Write both files of a result."""
+    in_json, in_npz = result_files(path)
+    arrays = io.BytesIO()
+    np.savez(arrays, theta=result.theta)
+    text = json.dumps(result.document(), indent=2, allow_nan=False) + "\n"
+    replace_file(in_npz, lambda file: file.write(arrays.getvalue()))
+    replace_file(in_json, lambda file: file.write(text.encode()))
+    return in_json, in_npz
+
+
+def read_result(path: Path) -> AgentResult | None:
+    """The result that stands in these files, or None where there is none yet."""
+    in_json, in_npz = result_files(path)
+    try:
+        document = json.loads(in_json.read_text(encoding="utf-8"))
+        with in_npz.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            theta = file["theta"]
+        return AgentResult(
+            theta=theta,
+            status=Status(document.pop("status")),
+            peers=tuple(document.pop("peers")),
+            **{key: value for key, value in document.items() if key not in ("theta", "resumable")},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError, BadZipFile, EOFError) as error:
+        raise InputError(f"'{in_json}' is no result of an agent: {error}.") from error
+
+
+def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file so that it is there whole or not at all, a power cut included."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    with partial.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,43 @@
+"""Estimates that an agent keeps along the way, for whoever wants to see how it went.
+
+A file of float64 rows (k, x^k), one for every sampled iteration from 1 on, each at its place: an
+agent that is killed writes the sample of where it stands again, so none is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+type Floats = NDArray[np.float64]
+
+
+class Samples:
+    """x^k of every `every`-th iteration and of the last, written as they come."""
+
+    def __init__(self, path: Path, *, every: int, iterations: int):
+        self._every, self._last = every, iterations
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def keep(self, k: int, x: Floats) -> None:
+        """Write x^k if it is a sample."""
+        if k and (k % self._every == 0 or k == self._last):
+            row = np.concatenate([[float(k)], x]).astype("<f8")
+            os.pwrite(self._file, row.tobytes(), (-(-k // self._every) - 1) * row.nbytes)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_samples(path: Path, dim: int) -> tuple[NDArray[np.int64], Floats]:
+    """(samples,) iterations and (samples, d) estimates, mapped from the file; what was not reached
+    is not there.
+    """
+    n_rows = path.stat().st_size // (8 * (dim + 1)) if path.exists() else 0
+    if not n_rows:
+        return np.zeros(0, np.int64), np.zeros((0, dim))
+    rows = np.memmap(path, "<f8", "r", shape=(n_rows, dim + 1))
+    return rows[:, 0].astype(np.int64), rows[:, 1:]

@@ -1,0 +1,184 @@
+"""An algorithm's steps as rounds that can be told again from a journal.
+
+A step is a function of its state, of the sums that its rounds gave back, of the gradients it asked
+for, and of draws that are addressed, not drawn in order. The first three are written down; so a
+step can be rerun, up to the round where it stood, without calling the user's objective again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import DivergedError, ProblemError, ReplayError
+from hushgrad.exchange import Round, Step, exchanges, reply
+from hushgrad.runtime.journal import Arrays, Section
+from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector
+
+
+class Steps:
+    """One agent's algorithm, standing in a round: `mail` goes out, `receive` takes what came."""
+
+    mail: dict[int, Payload]  # by receiver
+    sizes: tuple[int, ...]  # of the exchanges of this round
+    was_awake: bool  # in the present step: who slept and stood still has said nothing by it
+
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
+        self.algorithm, self._x0 = algorithm, np.array(x0, np.float64)
+        self._objective = local.gradient
+        self._view = OneAgent(replace(local, gradient=self._gradient))
+        self._told: deque[Vector] = deque()  # gradients from the journal
+        self.gradients: list[Vector] = []  # evaluated since the last `record`
+        self.sums: tuple[NDArray[np.float64], ...] = ()  # of the round before, if this step had one
+        self._state_type = type(self._nameless_state())
+        self.k, self.round, self.first = 0, 0, 0
+
+    def _nameless_state(self) -> Any:
+        """A state of the algorithm's, for its type only."""
+        calm = replace(self._view.local, gradient=np.zeros_like)
+        return self.algorithm.init(OneAgent(calm), self._x0[None, :, None])
+
+    def _gradient(self, x: Vector) -> Vector:
+        if self._told:
+            return self._told.popleft()
+        g = np.array(self._objective(x), np.float64)  # a copy: the objective may reuse its array
+        if g.shape != x.shape:
+            raise ProblemError(
+                f"a gradient has the shape of θ, {x.shape}, but the objective gave {g.shape}."
+            )
+        self.gradients.append(g)
+        return g
+
+    # ---- going on
+
+    def begin(self) -> None:
+        """Iteration 0, round 0."""
+        self._view.bind(0)
+        self._begin(0, self.algorithm.init(self._view, self._x0[None, :, None]), 0)
+
+    def _begin(self, k: int, state: Any, round_: int) -> None:
+        self.k, self.state, self.round, self.first = k, state, round_, round_
+        self.sums, self.was_awake = (), False
+        self._view.bind(k)
+        is_first = k == 0 and self.algorithm.first_differs
+        step = self.algorithm.first if is_first else self.algorithm.step
+        self._step: Step[Any] = step(self._view, state)
+        self._ask(next(self._step))
+
+    def _ask(self, asked: Round) -> None:
+        self._asked = asked
+        self.mail, self._own = self._view.outgoing(asked)
+        self.sizes = tuple(len(own) for own in self._own)
+        if self.mail or any(getattr(e, "over", None) is None for e in exchanges(asked)):
+            self.was_awake = True
+
+    def receive(self, box: Mapping[int, Payload]) -> bool:
+        """The messages of this round; whether the step ended with it (then `go_on`, or not)."""
+        return self._answer(self._view.incoming(self._asked, self._own, box))
+
+    def _answer(self, sums: tuple[NDArray[np.float64], ...]) -> bool:
+        try:
+            asked = self._step.send(reply(self._asked, sums))
+        except StopIteration as end:
+            self.state = end.value
+            self.k += 1
+            self.round += 1
+            return True
+        self.sums = sums
+        self.round += 1
+        self._ask(asked)
+        return False
+
+    def go_on(self) -> None:
+        """The first round of the next step."""
+        self._begin(self.k, self.state, self.round)
+
+    @property
+    def x(self) -> Vector:
+        """θ̂ at the start of the present step."""
+        return self.algorithm.estimate(self.state)[0, :, 0]
+
+    # ---- the journal
+
+    def final(self, facts: dict[str, Any]) -> Section:
+        """What a run ends with."""
+        head = {"k": self.k, "round": self.round, "is_final": True}
+        return Section(head | facts, self._fields())
+
+    def _fields(self) -> Arrays:
+        return {name: np.asarray(value) for name, value in self.state._asdict().items()}
+
+    def record(self, facts: dict[str, Any], *, is_first: bool = False) -> Section:
+        """What the present round adds: gradients since the one before, and its sums or, in the
+        first round of a step, the state.
+        """
+        if not is_first:
+            arrays = {f"sum {e}": total for e, total in enumerate(self.sums)}
+        else:
+            arrays = {"x0": self._x0} if self.k == 0 else dict(self._fields())
+        for n, g in enumerate(self.gradients):
+            arrays[f"gradient {n}"] = g
+        self.gradients = []
+        return Section({"k": self.k, "round": self.round} | facts, arrays)
+
+    def check(self) -> None:
+        """Refuse numbers that no neighbour would take."""
+        for payload in self.mail.values():
+            for vector in payload:
+                if vector is not None and not np.isfinite(vector).all():
+                    raise DivergedError(
+                        f"iteration {self.k}: the numbers to be sent are not finite. Choose a "
+                        "smaller stepsize."
+                    )
+
+    def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
+        """Rerun a step to its last written round; `check` sees every round with its section."""
+        head = sections[0]
+        if head.facts.get("is_final"):
+            self._restore(head)
+            self.round = head.facts["round"]
+            return
+        self._told = deque(
+            array
+            for section in sections
+            for name, array in section.arrays.items()
+            if name.startswith("gradient ")
+        )
+        if head.facts["k"] == 0:
+            self._x0 = np.array(head.arrays["x0"])
+            self.begin()
+        else:
+            self._restore(head)
+            self._begin(self.k, self.state, head.facts["round"])
+        for section in sections:
+            if section is not head:
+                total = tuple(a for name, a in section.arrays.items() if name.startswith("sum "))
+                if self._answer(total):
+                    raise ReplayError(f"step {self.k - 1} ends earlier than its journal.")
+            if section.facts["round"] != self.round:
+                raise ReplayError(
+                    f"the journal has round {section.facts['round']} where the step has "
+                    f"{self.round}."
+                )
+            check(section)
+        if self._told or self.gradients:
+            raise ReplayError(
+                f"step {self.k} does not ask for the gradients that its journal holds. Run it with "
+                "the version and configuration that wrote it."
+            )
+
+    def _restore(self, head: Section) -> None:
+        self.k = head.facts["k"]
+        stored = {n: np.array(a) for n, a in head.arrays.items() if not n.startswith("gradient ")}
+        if set(stored) != set(self._state_type._fields):
+            raise ReplayError(
+                f"the journal holds the state {sorted(stored)}, but "
+                f"{type(self.algorithm).__name__} has {list(self._state_type._fields)}."
+            )
+        self.state = self._state_type(**stored)

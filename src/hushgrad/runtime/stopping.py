@@ -1,0 +1,36 @@
+"""Stopping together without a coordinator.
+
+Every message carries Δ + 1 bits, Δ a bound on the hops between any two agents:
+
+    b_0     = "I am still"
+    b_{s+1} = b_s of oneself and of all neighbours, one round earlier
+
+So b_s says that everyone within s hops was still s rounds ago, and b_Δ is the same for all agents
+in the same round: when it is set, all stop. A counter with the minimum over neighbours would not
+do; agents would stop in different rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Stopping:
+    """The bits of one agent, as one integer: bit s is b_s."""
+
+    def __init__(self, diameter: int | None):
+        """`diameter` is Δ; None: agents run for a fixed number of iterations."""
+        self._top = 0 if diameter is None else 1 << diameter
+        self.n_bytes = 0 if diameter is None else (diameter // 64 + 1) * 8
+        self.bits = 0
+
+    def encode(self) -> bytes:
+        """The bits as a message carries them, in whole 8 bytes."""
+        return self.bits.to_bytes(self.n_bytes, "little")
+
+    def next(self, neighbours: Iterable[bytes], *, is_still: bool) -> bool:
+        """Go on to the next round with what neighbours sent in this one; whether to stop."""
+        for sent in neighbours:
+            self.bits &= int.from_bytes(sent, "little")
+        self.bits = (self.bits << 1 | is_still) & (2 * self._top - 1 if self._top else 0)
+        return bool(self.bits & self._top)

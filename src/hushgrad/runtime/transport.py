@@ -1,0 +1,392 @@
+"""How bytes travel between agents: TLS over TCP, or memory for tests.
+
+A transport is little: `dial` a neighbour, `serve` those who dial here, say who is at the other end.
+Connections are asyncio's: a BufferedProtocol on this side, `write`, `close` and `abort` on theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from hushgrad.errors import AgentError, IdentityError
+from hushgrad.runtime.config import Address
+from hushgrad.runtime.identity import (
+    Certificate,
+    Identity,
+    client_context,
+    peer_name,
+    server_context,
+)
+
+HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
+_MOST_STRANGERS = 64  # handshakes at a time: each costs a socket and some 50 kB
+_RECORD = 16_384  # the most bytes in a TLS record
+_READS = 64  # records in a row until others have their turn: a megabyte
+
+type NewProtocol = Callable[[], asyncio.BufferedProtocol]
+type Refused = Callable[[str, str], None]  # (reason to count by, what happened)
+
+
+class Transport(Protocol):
+    """Carries frames; a protocol that it makes gets `connection_made` with its peer verified."""
+
+    async def dial(self, name: str, new: NewProtocol) -> None:
+        """Connect to a neighbour; OSError, also as ssl.SSLError or TimeoutError, if not."""
+        ...
+
+    async def serve(self, new: NewProtocol, refused: Refused) -> None:
+        """Accept connections until cancelled; tells of those that it turned away."""
+        ...
+
+    def name_of(self, connection: Any) -> str:
+        """Who is at the other end of a connection; IdentityError if nobody known."""
+        ...
+
+    def close(self) -> None:
+        """Accept nobody any more; also if `serve` was never called."""
+        ...
+
+
+class TLS:
+    """Both ends show a certificate; each accepts exactly its neighbours'."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        neighbours: Mapping[str, Certificate],
+        addresses: Mapping[str, Address],
+        listen: Address | socket.socket | None,
+    ):
+        self._identity, self._neighbours, self._addresses = identity, neighbours, addresses
+        # a socket was bound by who started this process
+        self._socket = _listening(listen) if isinstance(listen, tuple) else listen
+        if self._socket is not None:
+            self._socket.setblocking(False)
+
+    async def dial(self, name: str, new: NewProtocol) -> None:
+        host, port = self._addresses[name]
+        loop = asyncio.get_running_loop()
+        context = client_context(self._identity, self._neighbours[name])
+        async with asyncio.timeout(HANDSHAKE):
+            plain = await _connect(host, port)
+            with contextlib.closing(plain):  # wrapped, it is the TLS socket's
+                secure = await _shake_hands(plain, context, server_hostname=name)
+        _Connection(secure, new())
+
+    async def serve(self, new: NewProtocol, refused: Refused) -> None:
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        context = server_context(self._identity, self._neighbours.values())
+        judging: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                try:
+                    plain, origin = await loop.sock_accept(self._socket)
+                except OSError as error:  # out of file descriptors, most likely
+                    refused("accept", f"no connection can be accepted: {error}")
+                    await asyncio.sleep(1.0)
+                    continue
+                if len(judging) >= _MOST_STRANGERS:
+                    refused("crowd", f"{origin[0]} came while {_MOST_STRANGERS} others were judged")
+                    plain.close()
+                    continue
+                task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
+                judging.add(task)
+                task.add_done_callback(judging.discard)
+        finally:
+            for task in judging:
+                task.cancel()
+            self.close()
+
+    async def _judge(
+        self,
+        plain: socket.socket,
+        origin: str,
+        context: ssl.SSLContext,
+        new: NewProtocol,
+        refused: Refused,
+    ) -> None:
+        """A TLS 1.3 client has finished before the server has judged it: judge here, and tell."""
+        try:
+            async with asyncio.timeout(HANDSHAKE):
+                secure = await _shake_hands(plain, context, server_side=True)
+        except TimeoutError:
+            refused("silence", f"{origin} did not finish its handshake in {HANDSHAKE:.0f} s")
+        except OSError as error:
+            refused(refusal(error), f"{origin} failed its handshake: {_text(error)}")
+        else:
+            _Connection(secure, new())
+            return
+        finally:
+            # wrapped, it is the TLS socket's; otherwise this is its end
+            plain.close()
+
+    def name_of(self, connection: Any) -> str:
+        return peer_name(connection.socket, self._neighbours.values())
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    """A connection to the first address of a host that takes it."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{host} has no address")
+    for family, kind, proto, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        plain = socket.socket(family, kind, proto)
+        try:
+            plain.setblocking(False)
+            await loop.sock_connect(plain, address)
+            return plain
+        except OSError as error:
+            plain.close()
+            failure = error
+        except BaseException:
+            plain.close()
+            raise
+    raise failure
+
+
+async def _shake_hands(plain: socket.socket, context: ssl.SSLContext, **side: Any) -> ssl.SSLSocket:
+    plain.setblocking(False)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    secure = context.wrap_socket(plain, do_handshake_on_connect=False, **side)
+    try:
+        while True:
+            try:
+                secure.do_handshake()
+                return secure
+            except ssl.SSLWantReadError:
+                await _ready(secure, "reader")
+            except ssl.SSLWantWriteError:
+                await _ready(secure, "writer")
+    except BaseException:
+        secure.close()
+        raise
+
+
+async def _ready(sock: socket.socket, side: Literal["reader", "writer"]) -> None:
+    loop, number = asyncio.get_running_loop(), sock.fileno()
+    add, remove = {
+        "reader": (loop.add_reader, loop.remove_reader),
+        "writer": (loop.add_writer, loop.remove_writer),
+    }[side]
+    ready: asyncio.Future[None] = loop.create_future()
+    add(number, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        remove(number)
+
+
+class _Connection(asyncio.Transport):
+    """A TLS socket in the event loop.
+
+    asyncio's own TLS passes every byte through two more buffers and some ten more calls; on the
+    socket itself a round costs little more than half of that.
+    """
+
+    def __init__(self, secure: ssl.SSLSocket, protocol: asyncio.BufferedProtocol):
+        super().__init__()
+        self.socket, self._protocol = secure, protocol
+        self._loop, self._number = asyncio.get_running_loop(), secure.fileno()
+        self._backlog: deque[memoryview] = deque()
+        self._is_closing = False
+        protocol.connection_made(self)
+        if not self._is_closing:
+            self._loop.add_reader(self._number, self._read)
+            self._read()  # what came with the handshake wakes nobody
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def _read(self) -> None:
+        try:
+            for _ in range(_READS):
+                room = self._protocol.get_buffer(-1)
+                count = self.socket.recv_into(room)
+                if not count:
+                    self._end(None)
+                    return
+                self._protocol.buffer_updated(count)
+                if self._is_closing or (count < _RECORD and not self.socket.pending()):
+                    break
+            else:  # others are waiting too
+                self._loop.call_soon(self._read_again)
+        except ssl.SSLWantReadError:
+            pass
+        except OSError as error:
+            self._end(error)
+
+    def _read_again(self) -> None:
+        if not self._is_closing:
+            self._read()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_closing:
+            return
+        self._backlog.append(memoryview(data))
+        if len(self._backlog) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        backlog = self._backlog
+        try:
+            while backlog:
+                sent = self.socket.send(backlog[0])
+                if sent == len(backlog[0]):
+                    backlog.popleft()
+                else:
+                    backlog[0] = backlog[0][sent:]
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self._loop.add_writer(self._number, self._flush)
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        self._loop.remove_writer(self._number)
+        if self._is_closing:
+            self._end(None)
+
+    def close(self) -> None:
+        """End when all is written."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.remove_reader(self._number)
+            if not self._backlog:
+                self._end(None)
+
+    def abort(self) -> None:
+        self._end(ConnectionAbortedError("aborted"))
+
+    def _end(self, error: Exception | None) -> None:
+        if self.socket.fileno() < 0:
+            return
+        self._is_closing = True
+        self._loop.remove_reader(self._number)
+        self._loop.remove_writer(self._number)
+        self._backlog.clear()
+        if error is None:
+            with contextlib.suppress(OSError, ValueError):
+                self.socket.unwrap()  # says goodbye; an answer is not awaited
+        self.socket.close()
+        self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+def _listening(address: Address) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        ear = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise AgentError(
+            f"this agent cannot listen at {host}:{port}: {error.strerror or error}. Is another "
+            "agent running there? Change `listen`, or end it."
+        ) from error
+    return ear
+
+
+def refusal(error: Exception) -> str:
+    """Why a handshake failed, in a word or two to count by."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "certificate"
+    text = _text(error)
+    if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in text:
+        return "no certificate"
+    if "UNSUPPORTED_PROTOCOL" in text or "WRONG_VERSION_NUMBER" in text or "HTTP_REQUEST" in text:
+        return "not TLS 1.3"
+    return "handshake"
+
+
+def _text(error: Exception) -> str:
+    return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+
+
+class Memory:
+    """Agents of one process, joined without sockets; for tests."""
+
+    def __init__(self, name: str, everyone: dict[str, Memory]):
+        self.name, self._everyone = name, everyone
+        everyone[name] = self
+        self.new: NewProtocol | None = None  # while it serves
+
+    async def dial(self, name: str, new: NewProtocol) -> None:
+        other = self._everyone.get(name)
+        if other is None or other.new is None:
+            raise ConnectionRefusedError(f"{name} is not here")
+        here, there = _End(self.name, name), _End(name, self.name)
+        here.other, there.other = there, here
+        there.begin(other.new())
+        here.begin(new())
+
+    async def serve(self, new: NewProtocol, refused: Refused) -> None:
+        del refused  # nobody else can come
+        self.new = new
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.new = None
+
+    def name_of(self, connection: Any) -> str:
+        if not isinstance(connection, _End):
+            raise IdentityError("only agents of this process are known here.")
+        return connection.to
+
+    def close(self) -> None:
+        self.new = None
+
+
+class _End(asyncio.Transport):
+    """One end of a connection in memory."""
+
+    other: _End
+
+    def __init__(self, of: str, to: str):
+        super().__init__()
+        self.of, self.to = of, to
+        self._loop = asyncio.get_running_loop()
+        self._protocol: asyncio.BufferedProtocol | None = None
+        self._closing = False
+
+    def begin(self, protocol: asyncio.BufferedProtocol) -> None:
+        self._protocol = protocol
+        self._loop.call_soon(protocol.connection_made, self)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            self._loop.call_soon(self.other.deliver, bytes(data))
+
+    def deliver(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest and not self._closing and self._protocol is not None:
+            room = memoryview(self._protocol.get_buffer(len(rest)))
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self._protocol.buffer_updated(count)
+            rest = rest[count:]
+
+    def close(self) -> None:
+        self._end(None)
+
+    def abort(self) -> None:
+        self._end(ConnectionAbortedError("aborted"))
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._closing:
+            self._closing = True
+            if self._protocol is not None:
+                self._loop.call_soon(self._protocol.connection_lost, error)
+            self._loop.call_soon(self.other.close)

@@ -1,0 +1,260 @@
+"""Frames: what two agents say to each other, byte for byte.
+
+A frame is a header of 32 bytes and a body, little-endian throughout:
+
+    4s  magic "hush"      B  version      B  kind      H  zero
+    Q   round             Q  length of the body        Q  flags
+
+    HELLO      JSON: who speaks, of which run, what it holds and what it needs   (hello.py)
+    ROW        JSON: the sender's weights, for W²                                (weights.py)
+    DATA       float64: what the sender sends in `round`; bit e of the flags: exchange e is in it.
+               The first words hold the bits by which agents stop together       (stopping.py)
+    HEARTBEAT  empty: I am here
+    FIN        empty: I have finished and need nothing more; flags 1: and so, I know, have you
+    REJECT     JSON: why the connection ends
+
+A body is 8-aligned, so that numbers are read where they arrived. Lengths are judged before anything
+is allocated. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
+
+from hushgrad.errors import WireError
+
+MAGIC = b"hush"
+VERSION = 1
+HEADER = struct.Struct("<4sBBHQQQ")
+MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
+
+# A digest tells two messages of one round apart: the polynomial hash of GCM, under a key that
+# everyone knows, finds every accident at a twentieth of SHA-256's cost. It is no commitment: a peer
+# could make two messages with one digest, and would gain nothing, since the second is not used.
+_GHASH = AESGCM(b"hushgrad digests")
+_NONCE = bytes(12)
+
+# Frames up to this size are parsed from one buffer; larger bodies are read into their own.
+_STAGE = 65_536
+
+
+class Kind(enum.IntEnum):
+    """What a frame is."""
+
+    HELLO = 1
+    ROW = 2
+    DATA = 3
+    HEARTBEAT = 4
+    FIN = 5
+    REJECT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame as it arrived."""
+
+    kind: Kind
+    round: int
+    flags: int
+    body: bytes | memoryview
+
+    @property
+    def digest(self) -> bytes:
+        return _GHASH.encrypt(_NONCE, b"", self.body)
+
+
+def digest(frame: bytes) -> bytes:
+    """`Frame.digest` of an encoded frame."""
+    return _GHASH.encrypt(_NONCE, b"", memoryview(frame)[HEADER.size :])
+
+
+def encode(kind: Kind, body: bytes = b"", *, round_: int = 0, flags: int = 0) -> bytes:
+    """A frame in one piece, so that a short one is one TLS record."""
+    return HEADER.pack(MAGIC, VERSION, kind, 0, round_, len(body), flags) + body
+
+
+def encode_data(
+    round_: int, stop: bytes, payload: tuple[NDArray[np.float64] | None, ...] = ()
+) -> bytes:
+    """The DATA frame of a round; an exchange that does not use the link is None."""
+    if len(payload) > MOST_EXCHANGES:
+        raise WireError(
+            f"a round has at most {MOST_EXCHANGES} exchanges, but this step yields {len(payload)}. "
+            "Spread them over several rounds."
+        )
+    flags, length = 0, len(stop)
+    parts: list[Any] = [b"", stop]
+    for e, vector in enumerate(payload):
+        if vector is not None:
+            flags |= 1 << e
+            parts.append(np.ascontiguousarray(vector, "<f8"))
+            length += parts[-1].nbytes
+    parts[0] = HEADER.pack(MAGIC, VERSION, Kind.DATA, 0, round_, length, flags)
+    return b"".join(parts)
+
+
+@dataclass(slots=True)
+class Data:
+    """A DATA frame taken apart, its numbers finite."""
+
+    round: int
+    stop: bytes
+    numbers: NDArray[np.float64]  # all exchanges that are in it, one after the other
+    present: int  # bit e: exchange e is in it
+    digest: bytes
+    payload: tuple[NDArray[np.float64] | None, ...] = ()  # one entry per exchange, once it fits
+
+    def fit(self, sizes: tuple[int, ...]) -> None:
+        """Cut the numbers into the exchanges that this round has, of these sizes."""
+        place = 0
+        payload: list[NDArray[np.float64] | None] = []
+        for e, size in enumerate(sizes):
+            if self.present >> e & 1:
+                payload.append(self.numbers[place : place + size])
+                place += size
+            else:
+                payload.append(None)
+        if place != len(self.numbers) or self.present >> len(sizes):
+            raise WireError(
+                f"round {self.round} has exchanges of {list(sizes)} numbers, but a message holds "
+                f"{len(self.numbers)} numbers for exchanges {self.present:#b}",
+                "dimension",
+            )
+        self.payload = tuple(payload)
+
+
+def decode_data(frame: Frame, stop_bytes: int) -> Data:
+    """The parts of a DATA frame; WireError where a number is not finite."""
+    if len(frame.body) < stop_bytes:
+        raise WireError(
+            f"a message begins with {stop_bytes} bytes of stop bits, but round {frame.round} has "
+            f"{len(frame.body)} bytes"
+        )
+    numbers = np.frombuffer(frame.body, "<f8", offset=stop_bytes)
+    if not np.isfinite(numbers).all():
+        place = int(np.argmin(np.isfinite(numbers)))
+        raise WireError(
+            f"numbers are finite, but number {place} of round {frame.round} is {numbers[place]}",
+            "not finite",
+        )
+    return Data(frame.round, bytes(frame.body[:stop_bytes]), numbers, frame.flags, frame.digest)
+
+
+def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:
+    """The longest body of each kind, in bytes."""
+    return {
+        Kind.HELLO: 16_384,
+        Kind.ROW: 1 << 20,
+        Kind.DATA: stop_bytes + 8 * MOST_EXCHANGES * dim,
+        Kind.HEARTBEAT: 0,
+        Kind.FIN: 0,
+        Kind.REJECT: 4096,
+    }
+
+
+class Parser:
+    """Bytes in, frames out, whatever the bytes: write into `buffer()`, then tell `received(n)`.
+
+    Memory stays below the stage and one body that the limits allow. After a WireError it is spent.
+    """
+
+    def __init__(self, longest: Mapping[Kind, int]):
+        self._longest = longest
+        self._stage = memoryview(bytearray(_STAGE))
+        self._start = self._end = 0  # the stage holds [start, end)
+        self._head: tuple[Kind, int, int, int] | None = None  # kind, round, flags, length
+        self._body: memoryview | None = None  # of a long frame
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._body is not None:
+            return self._body[self._filled :]
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == _STAGE:
+            rest = self._end - self._start
+            self._stage[:rest] = bytes(self._stage[self._start : self._end])
+            self._start, self._end = 0, rest
+        return self._stage[self._end :]
+
+    def received(self, count: int) -> list[Frame]:
+        """The frames that `count` more bytes complete."""
+        frames: list[Frame] = []
+        if self._body is not None:
+            self._filled += count
+            if self._filled == len(self._body):
+                frames.append(self._finish(self._body))
+                self._body = None
+            return frames
+        self._end += count
+        while self._body is None and (frame := self._next()) is not None:
+            frames.append(frame)
+        return frames
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The same for bytes that are already here."""
+        frames: list[Frame] = []
+        rest = memoryview(data)
+        while rest:
+            room = self.buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            frames += self.received(count)
+            rest = rest[count:]
+        return frames
+
+    def _next(self) -> Frame | None:
+        here = self._end - self._start
+        if self._head is None:
+            if here < HEADER.size:
+                return None
+            self._head = self._judge(self._stage[self._start : self._start + HEADER.size])
+            self._start += HEADER.size
+            here -= HEADER.size
+        length = self._head[3]
+        if here >= length:
+            body = bytes(self._stage[self._start : self._start + length])
+            self._start += length
+            return self._finish(body)
+        if length > _STAGE - HEADER.size:
+            body = memoryview(np.empty(length, np.uint8))
+            body[:here] = self._stage[self._start : self._end]
+            self._start = self._end = 0
+            self._body, self._filled = body, here
+        return None
+
+    def _finish(self, body: bytes | memoryview) -> Frame:
+        assert self._head is not None
+        kind, round_, flags, _ = self._head
+        self._head = None
+        return Frame(kind, round_, flags, body)
+
+    def _judge(self, header: memoryview) -> tuple[Kind, int, int, int]:
+        magic, version, number, zero, round_, length, flags = HEADER.unpack(header)
+        if magic != MAGIC:
+            raise WireError(f"a frame begins with {MAGIC!r}, but here are {magic!r}")
+        if version != VERSION:
+            raise WireError(f"this agent speaks version {VERSION} of the protocol, not {version}")
+        if number not in self._longest or zero:
+            raise WireError(f"there is no frame of kind {number} with {zero} in the place of zero")
+        kind = Kind(number)
+        if length > self._longest[kind]:
+            raise WireError(
+                f"a {kind.name} frame has at most {self._longest[kind]} bytes here, but announces "
+                f"{length}"
+            )
+        if kind is Kind.DATA and length % 8:
+            raise WireError(f"a DATA frame holds whole float64, but announces {length} bytes")
+        most = {Kind.DATA: (1 << MOST_EXCHANGES) - 1, Kind.FIN: 1}.get(kind, 0)
+        if flags > most:
+            raise WireError(f"a {kind.name} frame has flags up to {most}, but they are {flags}")
+        return kind, round_, flags, length

@@ -1,0 +1,1 @@
+"""TOML tables turned into objects, and what is wrong with them said by file, line and key."""

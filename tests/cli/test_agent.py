@@ -1,0 +1,177 @@
+"""Agents as an operator runs them: processes, signals, exit codes, files."""
+
+import json
+import signal
+import time
+import urllib.request
+
+import numpy as np
+from typer.testing import CliRunner
+
+from hushgrad.cli import app
+from hushgrad.runtime.result import read_result
+from hushgrad.runtime.standing import read_standing
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.02)
+
+
+def test_two_processes_meet_in_the_middle_and_say_so(pair):
+    ann, bob = pair.agent("ann"), pair.agent("bob", "--format", "json")
+    code, out, err = ann.end()
+    assert code == 0, err
+    assert out.startswith("done, after 60 iterations (60 rounds,")
+    assert out.rstrip().endswith("θ = [1, 2]")
+    assert "wrote" in err
+    code, out, err = bob.end()
+    assert code == 0, err
+    document = json.loads(out)
+    np.testing.assert_allclose(document["theta"], [1, 2], atol=1e-6)
+    kept = read_result(pair.directory / "bob/state/result")
+    assert kept.document() == {k: v for k, v in document.items() if k != "files"}
+    assert kept.peers == ("ann",)
+
+
+MEASURED = """
+import re, sys
+from pathlib import Path
+from hushgrad.cli import main
+try:
+    main()
+finally:
+    peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]
+    heavy = {"jax", "scipy", "sklearn", "networkx", "matplotlib", "pyarrow"} & set(sys.modules)
+    print("MEASURED", peak, *heavy, file=sys.stderr)
+"""
+
+
+def test_an_agent_with_a_numpy_objective_stays_under_80_mb_and_loads_nothing_heavy(pair):
+    ann = pair.start("agent", pair.files["ann"], code=MEASURED)
+    assert pair.agent("bob").end()[0] == 0
+    code, _, err = ann.end()
+    assert code == 0, err
+    _, peak, *heavy = err.splitlines()[-1].split()
+    assert not heavy
+    assert int(peak) < 80_000, peak
+
+
+SLOW = """
+import time
+def gradient(theta):
+    time.sleep(0.004)
+    return 2 * (theta - [2.0, 0.0])
+"""
+
+
+def test_a_stopped_agent_says_how_to_go_on_and_goes_on(pair):
+    (pair.directory / "bob/slow.py").write_text(SLOW)
+    pair.write("ann", pair.tables("ann", iterations=300))
+    slow = pair.tables("bob", iterations=300) | {"objective": {"function": "slow.py:gradient"}}
+    pair.write("bob", slow)
+    ann, bob = pair.agent("ann"), pair.agent("bob")
+    state = pair.directory / "bob/state"
+    wait_for(lambda: (s := read_standing(state)) and (s.round or 0) > 20)
+    bob.signal(signal.SIGTERM)
+    code, out, err = bob.end()
+    assert code == 130, err
+    assert out.startswith("stopped, after")
+    assert f"To continue: hushgrad agent {pair.files['bob']}" in err
+    standing = read_standing(state)
+    assert not standing.is_running
+    assert 20 < standing.iteration < 300
+    assert pair.agent("bob").end()[0] == 0
+    assert ann.end()[0] == 0
+    result = read_result(state / "result")
+    assert (result.incarnation, result.iterations) == (2, 300)
+    np.testing.assert_allclose(result.theta, [1, 2], atol=1e-9)
+
+
+def test_an_agent_that_waits_for_its_first_neighbour_can_be_stopped(pair):
+    ann = pair.agent("ann")
+    wait_for(lambda: read_standing(pair.directory / "ann/state"))
+    ann.signal(signal.SIGINT)
+    code, out, _ = ann.end()
+    assert code == 130
+    assert out.startswith("stopped")
+
+
+def test_a_neighbour_that_never_comes_is_named_and_waited_for_again(pair):
+    tables = pair.tables("ann")
+    tables["agent"] |= {"max_wait": 0.5, "heartbeat": 0.2}
+    pair.write("ann", tables)
+    code, out, err = pair.agent("ann").end()
+    assert code == 3, err
+    assert out.startswith("peer lost: bob at round 0")
+    assert "To continue" in err
+    ann, bob = pair.agent("ann"), pair.agent("bob")
+    assert (ann.end()[0], bob.end()[0]) == (0, 0)
+
+
+def test_a_second_process_for_the_same_agent_is_refused(pair):
+    pair.agent("bob")
+    wait_for(lambda: (s := read_standing(pair.directory / "bob/state")) and s.is_running)
+    code, _, err = pair.agent("bob").end()
+    assert code == 2
+    assert "another process runs this agent" in err
+
+
+def test_metrics_are_served_while_it_runs(pair):
+    for name in pair.files:
+        pair.write(name, pair.tables(name, iterations=100_000))
+    pair.agent("ann", "--quiet")
+    pair.agent("bob", "--quiet")
+
+    def scrape():
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{pair.metrics}/metrics") as answer:
+                return answer.read().decode()
+        except OSError:
+            return ""
+
+    wait_for(lambda: 'hushgrad_peer_connected{peer="bob"} 1.0' in scrape())
+    assert 'hushgrad_agent_info{agent="ann",run="r1"' in scrape()
+
+
+def test_an_objective_that_fails_in_the_middle_ends_the_run_and_keeps_the_state(pair):
+    (pair.directory / "bob/mine.py").write_text(
+        "calls = []\n"
+        "def gradient(theta):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) > 10:\n"
+        "        raise RuntimeError('the sensor is gone')\n"
+        "    return 2 * theta\n"
+    )
+    tables = pair.tables("bob")
+    tables["objective"] = {"function": "mine.py:gradient"}
+    pair.write("bob", tables)
+    pair.agent("ann")
+    code, _, err = pair.agent("bob").end()
+    assert code == 1
+    assert "the sensor is gone" in err
+    assert "Traceback" not in err
+    assert read_standing(pair.directory / "bob/state").iteration >= 9
+
+
+def refused(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def test_bad_input_is_told_before_anything_is_started(pair):
+    assert "hushgrad new --agent" in refused("agent", pair.directory / "none.toml")
+    (pair.directory / "ann/ann.key").chmod(0o644)
+    assert "chmod 600" in refused("agent", pair.files["ann"])
+
+
+def test_the_example_file_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["new", "--agent"])
+    assert result.exit_code == 0
+    assert "hushgrad doctor agent.toml" in result.stderr
+    assert "[[neighbour]]" in (tmp_path / "agent.toml").read_text(encoding="utf-8")
+    assert "stays as it is" in refused("new", "--agent")

@@ -1,0 +1,248 @@
+"""What the doctor finds: each thing in the way is named, and nothing that runs is disturbed."""
+
+import json
+import shutil
+import signal
+import socket
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from hushgrad.cli import app
+from hushgrad.runtime.identity import mint
+from hushgrad.runtime.standing import read_standing
+
+
+def examined(pair, name, *, good):
+    """{check: (ok, text)} of one agent's doctor."""
+    result = CliRunner().invoke(
+        app, ["doctor", str(pair.files[name]), "--timeout", "5", "--format", "json"]
+    )
+    assert result.exit_code == (0 if good else 1), result.output
+    document = json.loads(result.stdout)
+    assert document["ok"] is good
+    assert document["agent"] == name
+    return {check["check"]: (check["ok"], check["text"]) for check in document["checks"]}
+
+
+def bad(found):
+    return {check for check, (ok, _) in found.items() if ok is False}
+
+
+def start(pair, name):
+    process = pair.agent(name)
+    deadline = time.monotonic() + 30
+    while not (s := read_standing(pair.directory / name / "state")) or not s.is_running:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    while True:  # until it listens
+        try:
+            socket.create_connection(("127.0.0.1", pair.listen), timeout=1).close()
+            return process
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_healthy_agent_gets_one_line_for_each_check(pair):
+    found = examined(pair, "ann", good=True)
+    assert list(found) == [
+        "key", "certificate", "trust bob", "objective", "state", "listen", "metrics", "reach bob",
+        "clock",
+    ]  # fmt: skip
+    assert {check for check, (ok, _) in found.items() if ok is None} == {"reach bob", "clock"}
+    result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
+    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓✓✓✓––"]
+    assert not (pair.directory / "ann/state").exists()
+    assert sorted(p.name for p in (pair.directory / "ann").iterdir()) == [
+        "agent.toml", "ann.crt", "ann.key", "trusted",
+    ]  # fmt: skip
+
+
+def test_a_neighbour_that_runs_is_reached_and_not_disturbed(pair):
+    ann = start(pair, "ann")
+    found = examined(pair, "bob", good=True)
+    assert found["reach ann"] == (
+        True, f"127.0.0.1:{pair.listen} answers, runs the same, and is at round -1",
+    )  # fmt: skip
+    assert found["clock"][0]
+    assert examined(pair, "ann", good=True)["listen"][1].endswith("this agent is running")
+    bob = pair.agent("bob")
+    for _ in range(3):  # during the run, too
+        examined(pair, "bob", good=True)
+    code, _, err = bob.end()
+    assert code == 0, err
+    code, _, err = ann.end()
+    assert code == 0, err
+    assert err.count("connected to bob") == 1
+    assert err.count("refused") == 1  # the plain connection of `start`
+
+
+def test_what_two_agents_understand_differently_is_named(pair):
+    tables = pair.tables("bob", iterations=61)
+    tables["neighbour"][0]["number"] = 0
+    pair.write("bob", tables)
+    start(pair, "ann")
+    found = examined(pair, "bob", good=False)
+    assert bad(found) == {"reach ann"}
+    assert "iterations: 61 here, 60 there" in found["reach ann"][1]
+
+
+def test_a_neighbour_that_is_away_is_named(pair):
+    found = examined(pair, "bob", good=False)
+    assert bad(found) == {"reach ann"}
+    assert "cannot be reached" in found["reach ann"][1]
+    tables = pair.tables("bob")
+    tables["neighbour"][0]["address"] = "no-such-host.invalid:7440"
+    pair.write("bob", tables)
+    assert "no-such-host.invalid" in examined(pair, "bob", good=False)["reach ann"][1]
+
+
+def test_a_neighbour_that_does_not_trust_this_agent_is_named(pair):
+    """Bob has made a new key, and Ann has the old certificate."""
+    start(pair, "ann")
+    for ending in ("key", "crt"):
+        (pair.directory / f"bob/bob.{ending}").unlink()
+    mint(pair.directory / "bob", "bob")
+    text = examined(pair, "bob", good=False)["reach ann"][1]
+    assert "TLS handshake" in text or "closed the connection" in text
+
+
+def test_someone_else_at_the_neighbours_address_is_named(pair):
+    false_ann = mint(pair.directory / "eve", "ann")
+    shutil.copy(false_ann.key_path, pair.directory / "ann/ann.key")
+    shutil.copy(false_ann.certificate_path, pair.directory / "ann/ann.crt")
+    start(pair, "ann")
+    text = examined(pair, "bob", good=False)["reach ann"][1]
+    assert "does not show the certificate of ann" in text
+
+
+def test_who_says_nothing_is_given_up(pair):
+    with socket.create_server(("127.0.0.1", pair.listen)):
+        result = CliRunner().invoke(
+            app, ["doctor", str(pair.files["bob"]), "--timeout", "0.3", "--format", "json"]
+        )
+    assert "no answer from" in result.stdout
+
+
+def break_mode(pair):
+    (pair.directory / "ann/ann.key").chmod(0o640)
+    return "key", "chmod 600"
+
+
+def break_key(pair):
+    shutil.copy(pair.directory / "bob/bob.key", pair.directory / "ann/ann.key")
+    return "key", "is not the key of"
+
+
+def break_own_dates(pair):
+    for ending in ("key", "crt"):
+        (pair.directory / f"ann/ann.{ending}").unlink()
+    mint(pair.directory / "ann", "ann", days=1, not_before=datetime(2024, 1, 1, tzinfo=UTC))
+    return "certificate", "expired on 2024-01-02"
+
+
+def break_trust(pair):
+    (pair.directory / "ann/trusted/bob.crt").unlink()
+    return "trust bob", "hushgrad key trust"
+
+
+def break_name(pair):
+    mint(pair.directory / "post", "carl")
+    shutil.copy(pair.directory / "post/carl.crt", pair.directory / "ann/trusted/bob.crt")
+    return "trust bob", "is the certificate of carl, and not of bob"
+
+
+def break_neighbours_dates(pair):
+    later = datetime.now(UTC) + timedelta(days=3)
+    mint(pair.directory / "post", "bob", not_before=later)
+    shutil.copy(pair.directory / "post/bob.crt", pair.directory / "ann/trusted/bob.crt")
+    return "trust bob", "is not valid before"
+
+
+def break_data(pair):
+    tables = pair.tables("ann")
+    tables["objective"] = {
+        "kind": "ridge", "file": "a.csv", "columns": ["x", "z"], "target": "y",
+    }  # fmt: skip
+    pair.write("ann", tables)
+    (pair.directory / "ann/a.csv").write_text("x,z,y\n1,2,3\n1,,3\n")
+    return "objective", "a.csv:3: column z is empty"
+
+
+def break_gradient(pair):
+    tables = pair.tables("ann") | {"objective": {"function": "f.py:f"}}
+    pair.write("ann", tables)
+    (pair.directory / "ann/f.py").write_text("def f(theta):\n    return theta + float('nan')\n")
+    return "objective", "gives nan in entry 0"
+
+
+def break_state(pair):
+    (pair.directory / "ann/state").write_text("a file")
+    return "state", "cannot be written"
+
+
+def break_run(pair):
+    state = pair.directory / "ann/state"
+    state.mkdir()
+    (state / "run.json").write_text('{"format": 1, "run": "r0", "agent": "ann"}')
+    return "state", "belongs to agent ann in run r0"
+
+
+BREAKS = [
+    break_mode, break_key, break_own_dates, break_trust, break_name, break_neighbours_dates,
+    break_data, break_gradient, break_state, break_run,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("break_it", BREAKS, ids=lambda f: f.__name__)
+def test_each_thing_that_is_broken_is_found_and_nothing_else(pair, break_it):
+    check, text = break_it(pair)
+    found = examined(pair, "ann", good=False)
+    assert bad(found) == {check}
+    assert text in found[check][1]
+
+
+def test_a_port_that_another_program_has_is_named(pair):
+    with socket.create_server(("127.0.0.1", pair.listen)):
+        found = examined(pair, "ann", good=False)
+    assert bad(found) == {"listen"}
+    assert "in use" in found["listen"][1]
+
+
+def test_certificates_that_changed_places_are_named(pair):
+    shutil.copy(pair.directory / "ann/ann.crt", pair.directory / "ann/trusted/bob.crt")
+    shutil.copy(pair.directory / "bob/bob.crt", pair.directory / "ann/ann.crt")
+    shutil.copy(pair.directory / "bob/bob.key", pair.directory / "ann/ann.key")
+    found = examined(pair, "ann", good=False)
+    assert bad(found) == {"key", "trust bob"}
+    assert "is the certificate of bob, and not of ann" in found["key"][1]
+    assert "is the certificate of ann, and not of bob" in found["trust bob"][1]
+
+
+def test_a_certificate_that_ends_soon_is_pointed_at(pair):
+    for ending in ("key", "crt"):
+        (pair.directory / f"ann/ann.{ending}").unlink()
+    mint(pair.directory / "ann", "ann", days=5)
+    found = examined(pair, "ann", good=True)
+    assert found["certificate"][0] is None
+    assert "in 4 days" in found["certificate"][1]
+
+
+def test_a_bad_file_is_bad_input(pair):
+    pair.files["ann"].write_text("[agent]\n")
+    result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
+    assert result.exit_code == 2
+    assert "needs the key name" in result.stderr
+
+
+def test_an_agent_can_be_stopped_after_all(pair):
+    """The probe leaves no connection behind that would hold a leaving agent up."""
+    ann = start(pair, "ann")
+    examined(pair, "bob", good=True)
+    ann.signal(signal.SIGINT)
+    started = time.monotonic()
+    ann.end()
+    assert time.monotonic() - started < 10

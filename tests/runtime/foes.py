@@ -1,0 +1,115 @@
+"""Networks and neighbours that do not behave: a proxy that fails, a peer that says what it likes."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from hushgrad.runtime import wire
+from hushgrad.runtime.agent import Agent
+from hushgrad.runtime.hello import decode_reject
+from hushgrad.runtime.identity import client_context, load_certificate, load_identity
+from hushgrad.runtime.wire import Kind, Parser
+
+ANY = wire.limits(1 << 20, 1 << 10)
+
+
+class Proxy:
+    """Carries connections to an address, until it is told otherwise.
+
+    `hold()` is a partition: bytes wait until `heal()`, as TCP would have them. `forget()` is a
+    firewall that lost its table: what is connected goes on without a byte ever arriving, or an end.
+    """
+
+    def __init__(self, target):
+        self.target = target
+        self._open = asyncio.Event()
+        self._open.set()
+        self._epoch = 0
+        self.connections = 0
+        self._writers = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.address = self._server.sockets[0].getsockname()[:2]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def hold(self):
+        self._open.clear()
+
+    def heal(self):
+        self._open.set()
+
+    def forget(self):
+        self._epoch += 1
+
+    async def _carry(self, reader, writer):
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers.add(far_writer)
+        epoch = self._epoch
+        await asyncio.gather(
+            self._pipe(reader, far_writer, epoch), self._pipe(far_reader, writer, epoch)
+        )
+
+    async def _pipe(self, reader, writer, epoch):
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await self._open.wait()
+                if epoch == self._epoch:
+                    writer.write(data)
+        if epoch == self._epoch:
+            writer.transport.abort()
+
+
+class Rogue:
+    """Someone with a neighbour's key who dials an agent and writes its frames by hand."""
+
+    def __init__(self, config):
+        """`config` is that of the agent whose part it plays."""
+        self.config = config
+        self.parser = Parser(ANY)
+        self.heard = []  # frames that came
+
+    async def dial(self, neighbour):
+        context = client_context(
+            load_identity(self.config.key, self.config.certificate),
+            load_certificate(neighbour.certificate),
+        )
+        self._reader, self._writer = await asyncio.open_connection(
+            *neighbour.listen, ssl=context, server_hostname=neighbour.name
+        )
+        return self
+
+    def hello(self, neighbour, **changes):
+        """Say the HELLO that the honest agent would say at its start, or a changed one."""
+        session, _ = Agent(self.config)._session()
+        honest = session.hello(session.peers[neighbour.number])
+        self.send(Kind.HELLO, replace(honest, **changes).encode())
+
+    def send(self, kind, body=b"", **header):
+        self.write(wire.encode(kind, body, **header))
+
+    def write(self, data):
+        self._writer.write(data)
+
+    async def reject(self):
+        """(reason, text) of the REJECT that comes; None if the connection ends without one."""
+        while data := await self._reader.read(65_536):
+            for frame in self.parser.feed(data):
+                if frame.kind is Kind.REJECT:
+                    return decode_reject(frame.body)
+                self.heard.append(frame)
+        return None
+
+    def close(self):
+        self._writer.transport.abort()

@@ -1,0 +1,407 @@
+"""Agents that are killed at any moment: nothing is lost, nothing is drawn twice."""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import crew as crews
+import foes
+import ring
+
+import hushgrad as hg
+from hushgrad.runtime.result import Status
+
+CONSTANT = {"kind": "constant", "value": 0.2}
+ALGORITHMS = {
+    "PDG-NDS": {"name": "PDGNDS", "stepsize": CONSTANT},  # recommended design, secret draws, masks
+    "PDG-DS": {"name": "PDGDS", "stepsize": {"kind": "diminishing", "scale": 0.5}},
+    "DIGing": {"name": "DIGing", "stepsize": CONSTANT},
+    "Aug-DGM": {"name": "AugDGM", "stepsize": CONSTANT},  # two rounds per iteration
+    "AsynDGM": {"name": "AsynDGM", "stepsize": CONSTANT},
+}
+TRIANGLE = ((0, 1), (1, 2), (2, 0))
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory):
+    return tmp_path_factory.mktemp("keys")
+
+
+@pytest.fixture
+def enlist(tmp_path, keys):
+    """A crew and its twin, which shares its secrets; what they started is ended."""
+    made = []
+
+    def pair(algorithm, **options):
+        if algorithm["name"] == "AsynDGM":
+            options["n_links"] = len(options.get("edges", crews.RING))
+        crew = crews.enlist(tmp_path / "crew", algorithm, keys=keys, **options)
+        made.extend([crew, crews.twin(crew, tmp_path / "twin")])
+        return made
+
+    yield pair
+    for crew in made:
+        crew.close()
+
+
+# ---- kill -9
+
+
+def torment(crew, rng, kills):
+    """kill -9, `kills` times: one agent or several, now or after some rounds, by us or by itself in
+    the middle of writing its journal; restarted at once or later, in any order.
+    """
+    done = 0
+    while done < kills:
+        count = min(rng.choice([1, 1, 1, 2, crew.n_agents]), kills - done)
+        victims = rng.sample(range(crew.n_agents), count)
+        if rng.random() < 0.7:  # in the middle of a round; otherwise perhaps while it starts
+            first, goal = victims[0], crew.taped(victims[0]) + rng.randrange(100, 2000)
+            crew.wait(lambda: crew.taped(first) > goal)
+        time.sleep(rng.uniform(0.0, 0.3))
+        for j in victims:
+            assert crew.is_running(j), crew.log(j)
+            crew.kill(j)
+        rng.shuffle(victims)
+        for j in victims:
+            time.sleep(rng.choice([0.0, 0.0, 0.2, 0.5]))
+            crew.start(j)
+        done += count
+        if done < kills and rng.random() < 0.3:
+            j = rng.choice(victims)
+            crew.kill(j)
+            crew.start(j, TORN=f"{rng.randrange(1, 20)} {rng.random()}")
+            crew.wait(lambda j=j: not crew.is_running(j))
+            assert crew.processes[j].exitcode == -signal.SIGKILL, crew.log(j)
+            crew.start(j)
+            done += 2
+
+
+def assert_same_lives(crew, twin, iterations):
+    """All that was ever sent, and every iterate, is what the twin sent and was."""
+    for tape, calm in zip(crew.tapes(), twin.tapes(), strict=True):
+        assert sorted(calm.iterates) == list(range(iterations + 1))
+        assert all(len(digests) == 1 for digests in calm.sent.values())
+        assert tape.sent == calm.sent
+        assert tape.iterates == calm.iterates
+    for j in range(crew.n_agents):
+        assert crew.result(j).theta.tobytes() == twin.result(j).theta.tobytes()
+
+
+def assert_survives(crew, twin, *, kills, seed, iterations):
+    twin.start()
+    assert set(twin.end()) == {0}
+    crew.hold.touch()
+    crew.start()
+    torment(crew, random.Random(seed), kills)
+    crew.hold.unlink()
+    assert set(crew.end(seconds=120)) == {0}
+    assert_same_lives(crew, twin, iterations)
+
+
+def test_killed_agents_go_on_as_if_nothing_had_happened(enlist):
+    crew, twin = enlist(ALGORITHMS["PDG-NDS"], edges=TRIANGLE, iterations=150, pace=0.01)
+    assert_survives(crew, twin, kills=9, seed=1, iterations=150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("durability", ["process", "power"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_two_hundred_kills_leave_no_trace(enlist, algorithm, durability):
+    crew, twin = enlist(ALGORITHMS[algorithm], iterations=400, pace=0.02, durability=durability)
+    assert_survives(crew, twin, kills=24, seed=len(algorithm), iterations=400)
+
+
+def test_an_objective_that_never_repeats_itself_survives_kills_too(enlist):
+    crew, _ = enlist(ALGORITHMS["Aug-DGM"], edges=TRIANGLE, iterations=80, pace=0.01, noise=0.1)
+    crew.hold.touch()
+    crew.start()
+    torment(crew, random.Random(3), 6)
+    crew.hold.unlink()
+    assert set(crew.end()) == {0}
+    for tape in crew.tapes():
+        assert sorted(tape.iterates) == list(range(81))
+        assert all(len(seen) == 1 for seen in (*tape.sent.values(), *tape.iterates.values()))
+
+
+# ---- the disk
+
+
+def test_a_write_that_a_kill_has_torn_is_as_if_it_had_not_begun(enlist):
+    crew, twin = enlist(ALGORITHMS["Aug-DGM"], edges=TRIANGLE, iterations=30)
+    twin.start()
+    assert set(twin.end()) == {0}
+    crew.start(1, 2)
+    for torn in ("1 0.5", "2 0.0", "3 0.1", "4 0.5", "5 0.97", "6 0.3"):
+        crew.start(0, TORN=torn)
+        assert crew.end(0) == [-signal.SIGKILL]
+    crew.start(0)
+    assert set(crew.end()) == {0}
+    assert_same_lives(crew, twin, 30)
+
+
+def test_a_full_disk_is_told_and_with_room_the_run_goes_on(enlist):
+    crew, twin = enlist(ALGORITHMS["PDG-NDS"], edges=TRIANGLE, iterations=30)
+    twin.start()
+    assert set(twin.end()) == {0}
+    crew.start(1, 2)
+    for full in ("1", "8"):
+        crew.start(0, FULL=full)
+        assert crew.end(0) == [1]
+        assert "No space left on device. Nothing of this round was sent" in crew.log(0)
+    assert "Traceback" not in crew.log(0)
+    crew.start(0)
+    assert set(crew.end()) == {0}
+    assert_same_lives(crew, twin, 30)
+
+
+IN_A_SMALL_DISK = """
+cp -a {state} {state}.aside && mount -t tmpfs -o size=44k tmpfs {state} || exit 99
+cp -a {state}.aside/. {state}
+{python} -m hushgrad agent {file}; echo "ended with $?"
+mount -o remount,size=1m {state}
+{python} -m hushgrad agent {file}; echo "ended with $?"
+"""
+
+
+def test_a_disk_that_is_really_full_stops_an_agent_and_a_larger_one_lets_it_go_on(enlist):
+    # d = 600, so that one slot of the journal fits into the disk, and the other does not
+    crew, twin = enlist(ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=20, dim=600)
+    script = IN_A_SMALL_DISK.format(state=crew.state(0), file=crew.file(0), python=sys.executable)
+    crew.start(1, 2)
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip(f"no mounts here: {done.stderr}")
+    assert set(crew.end(1, 2)) == {0}
+    twin.start()
+    assert set(twin.end()) == {0}
+    codes = [line for line in done.stdout.splitlines() if line.startswith("ended with")]
+    assert codes == ["ended with 1", "ended with 0"], done.stdout + done.stderr
+    assert "No space left on device" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    for j in range(3):
+        assert crew.result(j).theta.tobytes() == twin.result(j).theta.tobytes()
+
+
+# ---- signals
+
+
+def test_a_process_that_stands_still_for_a_while_is_waited_for(enlist):
+    crew, twin = enlist(
+        ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=100, pace=0.01, heartbeat=0.2
+    )
+    twin.start()
+    assert set(twin.end()) == {0}
+    crew.hold.touch()
+    crew.start()
+    for j in (0, 1):
+        crew.wait(lambda j=j: crew.iteration(j) > 20 * (j + 1))
+        crew.send(j, signal.SIGSTOP)
+        time.sleep(1.5)  # more than three heartbeats
+        crew.send(j, signal.SIGCONT)
+    crew.hold.unlink()
+    assert set(crew.end()) == {0}
+    assert_same_lives(crew, twin, 100)
+    assert "reason=silent" in crew.log(2)
+
+
+# ---- the network, and old states; all agents in this process
+
+
+M, DIM = 3, 3
+FRESH = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.2))
+
+
+class Life:
+    """Runs of the same agents: their configurations, their gradients, what they were."""
+
+    def __init__(self, directory, keys, algorithm=FRESH, *, tls=True, iterations=120, **options):
+        options = {"heartbeat": 0.2, "max_wait": 20.0} | options
+        self.directory, self._tls = directory, tls
+        self.configs = ring.configs(
+            directory, algorithm, hg.Network(hg.graphs.ring(M)), dim=DIM, iterations=iterations,
+            keys=keys, tls=tls, **options,
+        )  # fmt: skip
+        self.iterates = [{} for _ in range(M)]  # of each agent: k → bits
+        self.calls = [0] * M
+        self.at = {}  # (agent, number of a gradient) → what happens there
+
+    def gradient(self, j):
+        rng = np.random.default_rng([3, j])
+        A, c = rng.normal(size=(DIM + 2, DIM)), rng.normal(size=DIM)
+
+        def gradient(theta):
+            self.calls[j] += 1
+            if act := self.at.get((j, self.calls[j])):
+                self.loop.call_soon_threadsafe(act)
+            return A.T @ A @ (theta - c) / (2 * DIM)
+
+        return gradient
+
+    async def run(self, *, until=None, seconds=60):
+        """All agents to their end, or until one has reached an iteration; gives their results."""
+        self.loop = asyncio.get_running_loop()
+        self.agents = ring.agents(
+            self.configs, [self.gradient(j) for j in range(M)], tls=self._tls
+        )
+
+        def note(agent):
+            k, x = agent.stats.iteration, agent.x.tobytes()
+            assert self.iterates[agent.config.number].setdefault(k, x) == x
+            if k == until:
+                for other in self.agents:
+                    other.stop()
+
+        for agent in self.agents:
+            agent._note = lambda turns, agent=agent: (type(agent)._note(agent, turns), note(agent))
+        async with asyncio.timeout(seconds):
+            return await asyncio.gather(*(agent.run() for agent in self.agents))
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory, keys):
+    """The iterates of a run that nothing disturbs."""
+    life = Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
+    results = asyncio.run(life.run())
+    assert {r.status for r in results} == {Status.DONE}
+    return life.iterates
+
+
+def through(life, proxy):
+    """Let agent 0 dial agent 1 through a proxy."""
+    first, *others = life.configs
+    neighbours = [
+        replace(n, address=proxy.address) if n.number == 1 else n for n in first.neighbours
+    ]
+    life.configs = [replace(first, neighbours=tuple(neighbours)), *others]
+
+
+def assert_undisturbed(life, results, calm):
+    assert {r.status for r in results} == {Status.DONE}, results
+    assert life.iterates == calm
+
+
+async def partitioned(life, seconds):
+    async with foes.Proxy(life.configs[1].listen) as proxy:
+        through(life, proxy)
+
+        def part():
+            proxy.hold()
+            life.loop.call_later(seconds, proxy.heal)
+
+        life.at = {(0, 40): part}
+        return await life.run(seconds=seconds + 60)
+
+
+@pytest.mark.parametrize(
+    "seconds", [1, pytest.param(30, marks=pytest.mark.slow)]  # of ≥ 0.6 without a sign of life
+)
+def test_a_partition_that_heals_is_only_a_pause(tmp_path, keys, calm, seconds):
+    life = Life(tmp_path, keys, seed=1, max_wait=60.0)
+    began = time.monotonic()
+    results = asyncio.run(partitioned(life, seconds))
+    assert_undisturbed(life, results, calm)
+    assert time.monotonic() - began > seconds
+    assert life.agents[0].stats.reconnects["agent-1", "silent"] >= 1
+
+
+def test_connections_that_silently_died_are_noticed_and_replaced(tmp_path, keys, calm):
+    life = Life(tmp_path, keys, seed=1)
+
+    async def forgotten():
+        async with foes.Proxy(life.configs[1].listen) as proxy:
+            through(life, proxy)
+            life.at = {(0, 30): proxy.forget, (1, 60): proxy.forget, (2, 90): proxy.forget}
+            results = await life.run()
+            assert proxy.connections == 4
+            return results
+
+    assert_undisturbed(life, asyncio.run(forgotten()), calm)
+
+
+def test_a_neighbour_that_stays_away_is_named_and_the_run_can_be_resumed(tmp_path, keys, calm):
+    life = Life(tmp_path, keys, seed=1, max_wait=1.0)
+    life.at = {(2, 41): lambda: life.agents[2].stop()}
+    *left, gone = asyncio.run(life.run())
+    assert gone.status is Status.STOPPED
+    for result in left:
+        assert result.status is Status.PEER_LOST
+        assert result.summary.startswith(f"peer lost: agent-2 at round {result.rounds - 1}")
+    assert_undisturbed(life, asyncio.run(life.run()), calm)
+
+
+def test_an_old_backup_is_refused_by_name_and_the_newest_state_goes_on(tmp_path, keys, calm):
+    life = Life(tmp_path, keys, seed=1, max_wait=1.0)
+    state, backup, newest = life.configs[0].state, tmp_path / "backup", tmp_path / "newest"
+    asyncio.run(life.run(until=30))
+    shutil.copytree(state, backup)
+    asyncio.run(life.run(until=60))
+    state.rename(newest)
+    shutil.copytree(backup, state)
+    stale, *others = asyncio.run(life.run())
+    assert stale.status is Status.REFUSED
+    assert "agent-" in stale.detail
+    assert "This state directory is an old copy" in stale.detail
+    for result in others:
+        assert result.status is Status.PEER_LOST
+        assert result.detail.startswith("agent-0 at round")
+    shutil.rmtree(state)
+    newest.rename(state)
+    assert_undisturbed(life, asyncio.run(life.run()), calm)
+
+
+def test_draws_that_are_made_again_after_a_restart_are_refused(tmp_path, keys):
+    life = Life(tmp_path, keys, max_wait=1.0)
+    asyncio.run(life.run(until=30))
+    secret = life.configs[1].state / "secret"
+    kept = secret.read_bytes()
+    secret.write_bytes(os.urandom(32))
+    first, redrawn, last = asyncio.run(life.run())
+    assert redrawn.status is Status.REFUSED
+    assert "gives other messages than were committed" in redrawn.detail
+    assert {first.status, last.status} == {Status.PEER_LOST}
+    secret.write_bytes(kept)
+    assert {r.status for r in asyncio.run(life.run())} == {Status.DONE}
+
+
+def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, calm):
+    life = Life(tmp_path, keys, seed=1, tls=False, max_wait=0.4, heartbeat=0.1)
+    rng = random.Random(4)
+    asyncio.run(life.run(until=50))
+    shutil.copytree(tmp_path / "state", tmp_path / "kept")
+    ends = set()
+    for _ in range(24):
+        shutil.rmtree(tmp_path / "state")
+        shutil.copytree(tmp_path / "kept", tmp_path / "state")
+        slot = life.configs[rng.randrange(M)].state / f"slot-{rng.randrange(2)}"
+        content = bytearray(slot.read_bytes())
+        place = rng.randrange(len(content))
+        if rng.random() < 0.5:
+            del content[place:]
+        else:
+            content[place] ^= 1 << rng.randrange(8)
+        slot.write_bytes(content)
+        results = asyncio.run(life.run())
+        ends.add(frozenset(r.status for r in results))
+        assert ends <= {
+            frozenset({Status.DONE}),
+            frozenset({Status.REFUSED, Status.PEER_LOST}),
+            frozenset({Status.PEER_LOST}),
+        }
+    assert frozenset({Status.DONE}) in ends
+    assert len(ends) > 1
+    assert life.iterates == calm

@@ -1,0 +1,64 @@
+"""Where an agent stands, from journals written by hand."""
+
+import numpy as np
+import pytest
+
+from hushgrad.runtime.journal import Section, StateDirectory
+from hushgrad.runtime.standing import is_locked, read_standing
+
+X = {"x": np.ones(3)}
+
+
+@pytest.fixture
+def state(tmp_path):
+    state = StateDirectory(tmp_path / "state", run="r1", agent="ann", durability="process")
+    yield state
+    state.close()
+
+
+def test_a_new_directory_stands_before_its_first_round(state):
+    standing = read_standing(state.path)
+    assert (standing.agent, standing.run, standing.starts) == ("ann", "r1", 1)
+    assert standing.is_running
+    assert standing.round is None
+    assert standing.summary == "runs, before its first round"
+
+
+def test_it_stands_at_the_last_round_that_was_committed(state):
+    state.begin(0, Section({"k": 0, "round": 0}, X))
+    assert (read_standing(state.path).iteration, read_standing(state.path).round) == (0, 0)
+    state.append(0, Section({"round": 1}))
+    assert (read_standing(state.path).iteration, read_standing(state.path).round) == (0, 1)
+    state.begin(1, Section({"k": 1, "round": 2}, X))
+    standing = read_standing(state.path)
+    assert (standing.iteration, standing.round, standing.status) == (1, 2, None)
+
+
+def test_a_torn_section_does_not_count(state):
+    state.begin(0, Section({"k": 0, "round": 0}, X))
+    state.append(0, Section({"round": 1}, X))
+    slot = state.path / "slot-0"
+    slot.write_bytes(slot.read_bytes()[:-1])
+    assert read_standing(state.path).round == 0
+
+
+def test_a_run_that_has_ended_says_how(state):
+    final = {"k": 7, "round": 14, "is_final": True, "status": "converged", "consumed": {}}
+    state.begin(7, Section(final, X))
+    standing = read_standing(state.path)
+    assert (standing.iteration, standing.round, standing.status) == (7, 13, "converged")
+    assert standing.summary == (
+        "converged after 7 iterations; it still serves neighbours that are not finished"
+    )
+    state.append(7, Section({"is_settled": True}))
+    assert read_standing(state.path).summary == "converged after 7 iterations"
+
+
+def test_looking_does_not_keep_an_agent_out(tmp_path):
+    path = tmp_path / "state"
+    assert not is_locked(path)
+    StateDirectory(path, run="r1", agent="ann").close()
+    assert not is_locked(path)
+    state = StateDirectory(path, run="r1", agent="ann")
+    assert is_locked(path)
+    state.close()
