@@ -70,6 +70,7 @@ def test_the_api_page_names_everything_public():
         hg.problems: [n for n in hg.problems.__all__ if n[0].islower()],
         hg.stepsizes: ["constant", "diminishing", "harmonic", "geometric", "bursts", "none"],
         hg.splits: ["fresh", "private_constant", "isotropic", "identity"],
+        hg.masks: ["zero_sum"],
     }.items():
         for name in names:
             assert callable(getattr(module, name))

@@ -93,7 +93,7 @@ class Sizes:
 class ZeroSum:
     """Zero-sum masks, linear and quadratic, from pairwise keys."""
 
-    linear: float = 0.5  # size of an entry of λ c_ij
+    linear: float = 1.0  # size of an entry of λ c_ij
     quadratic: float | None = None  # size of λ Q_ij; None: GAP_PART · (1 − η)
     n_partners: int = 4
 
@@ -103,13 +103,14 @@ class ZeroSum:
         """
         if self.n_partners >= n_agents - 1:
             return tuple(range(1, n_agents))
+        least = 2 if n_agents > self.n_partners + 2 else 1  # next numbers are often neighbours
         found: list[int] = []
         n = 0
         while len(found) < self.n_partners // 2:
             n += 1
             o = (n * _TURN % 2**32) * n_agents >> 32
             o = min(o, n_agents - o)
-            if 0 < 2 * o < n_agents and o not in found:
+            if least <= o and 2 * o < n_agents and o not in found:
                 found.append(o)
         return (*found, *(-o for o in found))
 
@@ -156,7 +157,7 @@ class ZeroSum:
         return Mask(*sizes.parts(total))
 
 
-def zero_sum(linear: float = 0.5, quadratic: float | None = None, n_partners: int = 4) -> ZeroSum:
+def zero_sum(linear: float = 1.0, quadratic: float | None = None, n_partners: int = 4) -> ZeroSum:
     """Masks c_iᵀθ + ½ θᵀQ_iθ that sum to zero over the agents, in units of the stepsize.
 
     linear       size of an entry of λ c_ij: above the largest step λ g_i(θ*), in the units of θ

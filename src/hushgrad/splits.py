@@ -44,6 +44,9 @@ class PrivateConstantSplit(Split):
     own: float | None = None
 
     def __call__(self, agent: Any, over: Links = Links.GRAPH) -> Matrix:
+        return agent.kept((self, over), lambda: self._columns(agent, over))
+
+    def _columns(self, agent: Any, over: Links) -> Matrix:
         own, out = agent.link_uniforms(Stream.SPLIT_CONSTANT, over, once=True)
         if self.own is not None:
             share = self.own * 0.5 * (1.0 + own)

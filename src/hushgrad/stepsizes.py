@@ -56,6 +56,10 @@ class Deviation:
         """λ / base, (agents, 1, trials) or a plain 1."""
         raise NotImplementedError
 
+    def spread(self, n: Any) -> Any:
+        """a_n of a factor 1 − ϱ a_n: how far a deviation in iteration n may go; 0 for none."""
+        return 0.0 * n
+
     def is_summable_with(self, power: float) -> bool:
         """Whether Σ_n n^−power · (spread of the factor) is finite."""
         raise NotImplementedError
@@ -84,6 +88,9 @@ class Harmonic(Deviation):
     def factor(self, agent: Any) -> Any:
         return 1.0 - self._rho(agent) / _power(agent.k + 1.0, self.power)
 
+    def spread(self, n: Any) -> Any:
+        return 1.0 / _power(n, self.power)
+
     def is_summable_with(self, power: float) -> bool:
         return power + self.power > 1.0
 
@@ -96,6 +103,9 @@ class Geometric(Deviation):
 
     def factor(self, agent: Any) -> Any:
         return 1.0 - self._rho(agent) * self.ratio ** (agent.k + 1.0)
+
+    def spread(self, n: Any) -> Any:
+        return self.ratio**n
 
     def is_summable_with(self, power: float) -> bool:
         del power

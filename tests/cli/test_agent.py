@@ -1,6 +1,7 @@
 """Agents as an operator runs them: processes, signals, exit codes, files."""
 
 import json
+import re
 import signal
 import time
 import urllib.request
@@ -9,6 +10,9 @@ import numpy as np
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
+from hushgrad.cli.agent import Progress
+from hushgrad.runtime.agent import Agent
+from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.result import read_result
 from hushgrad.runtime.standing import read_standing
 
@@ -154,6 +158,19 @@ def test_an_objective_that_fails_in_the_middle_ends_the_run_and_keeps_the_state(
     assert "the sensor is gone" in err
     assert "Traceback" not in err
     assert read_standing(pair.directory / "bob/state").iteration >= 9
+
+
+def test_the_line_tells_where_it_is_and_whom_it_waits_for(pair):
+    agent = Agent(load_config(pair.files["ann"]))
+    agent.stats.connected = {"bob": False}
+    agent.stats.missing = lambda: ["bob"]
+    line = Progress(agent)
+    assert line() == ("ann  iteration 0 of 60  round 0  0 rounds/s  peers 0/1  waiting for bob")
+    agent.stats.connected["bob"] = True
+    agent.stats.iteration, agent.stats.round, agent.stats.rounds = 20, 40, 41
+    agent.stats.last_progress = time.monotonic()
+    line._since -= 2.0
+    assert re.fullmatch(r"ann  iteration 20 of 60  round 40  2\d rounds/s  peers 1/1", line())
 
 
 def refused(*arguments):

@@ -123,10 +123,12 @@ class Crew:
     def tapes(self):
         return [self.tape(j) for j in range(self.n_agents)]
 
-    def taped(self, j):
-        """How far one is, in bytes of its tape."""
-        path = self.directory / name(j) / "tape"
-        return path.stat().st_size if path.exists() else 0
+    def wait_for_tape(self, j, count):
+        """Until there are so many more bytes on an agent's tape."""
+        tape = self.directory / name(j) / "tape"
+        tape.touch()
+        goal = tape.stat().st_size + count
+        self.wait(lambda: tape.stat().st_size > goal)
 
     def iteration(self, j):
         path = self.directory / name(j) / "tape"

@@ -1,8 +1,9 @@
-"""Networks and neighbours that do not behave: a proxy that fails, a peer that says what it likes."""
+"""Networks and neighbours that do not behave: a proxy that fails, a peer that says anything."""
 
 import asyncio
+import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict
 
 from hushgrad.runtime import wire
 from hushgrad.runtime.agent import Agent
@@ -74,27 +75,34 @@ class Proxy:
 class Rogue:
     """Someone with a neighbour's key who dials an agent and writes its frames by hand."""
 
-    def __init__(self, config):
-        """`config` is that of the agent whose part it plays."""
-        self.config = config
+    def __init__(self, config, victim):
+        """Configurations: of the agent whose part it plays, and of the one that it talks to."""
+        self.config, self.victim = config, victim
         self.parser = Parser(ANY)
         self.heard = []  # frames that came
 
-    async def dial(self, neighbour):
-        context = client_context(
-            load_identity(self.config.key, self.config.certificate),
-            load_certificate(neighbour.certificate),
-        )
-        self._reader, self._writer = await asyncio.open_connection(
-            *neighbour.listen, ssl=context, server_hostname=neighbour.name
-        )
-        return self
+    async def __aenter__(self):
+        identity = load_identity(self.config.key, self.config.certificate)
+        context = client_context(identity, load_certificate(self.victim.certificate))
+        for _ in range(100):
+            try:
+                self._reader, self._writer = await asyncio.open_connection(
+                    *self.victim.listen, ssl=context, server_hostname=self.victim.name
+                )
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.02)  # it is only starting
+            else:
+                return self
+        raise AssertionError(f"{self.victim.name} does not listen")
 
-    def hello(self, neighbour, **changes):
+    async def __aexit__(self, *_):
+        self._writer.transport.abort()
+
+    def hello(self, **changes):
         """Say the HELLO that the honest agent would say at its start, or a changed one."""
         session, _ = Agent(self.config)._session()
-        honest = session.hello(session.peers[neighbour.number])
-        self.send(Kind.HELLO, replace(honest, **changes).encode())
+        honest = session.hello(session.peers[self.victim.number])
+        self.send(Kind.HELLO, json.dumps(asdict(honest) | changes).encode())
 
     def send(self, kind, body=b"", **header):
         self.write(wire.encode(kind, body, **header))
@@ -110,6 +118,3 @@ class Rogue:
                     return decode_reject(frame.body)
                 self.heard.append(frame)
         return None
-
-    def close(self):
-        self._writer.transport.abort()

@@ -11,15 +11,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import crew as crews
 import foes
-import ring
+import lives
 
-import hushgrad as hg
 from hushgrad.runtime.result import Status
 
 CONSTANT = {"kind": "constant", "value": 0.2}
@@ -67,8 +65,7 @@ def torment(crew, rng, kills):
         count = min(rng.choice([1, 1, 1, 2, crew.n_agents]), kills - done)
         victims = rng.sample(range(crew.n_agents), count)
         if rng.random() < 0.7:  # in the middle of a round; otherwise perhaps while it starts
-            first, goal = victims[0], crew.taped(victims[0]) + rng.randrange(100, 2000)
-            crew.wait(lambda: crew.taped(first) > goal)
+            crew.wait_for_tape(victims[0], rng.randrange(100, 2000))
         time.sleep(rng.uniform(0.0, 0.3))
         for j in victims:
             assert crew.is_running(j), crew.log(j)
@@ -222,60 +219,10 @@ def test_a_process_that_stands_still_for_a_while_is_waited_for(enlist):
 # ---- the network, and old states; all agents in this process
 
 
-M, DIM = 3, 3
-FRESH = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.2))
-
-
-class Life:
-    """Runs of the same agents: their configurations, their gradients, what they were."""
-
-    def __init__(self, directory, keys, algorithm=FRESH, *, tls=True, iterations=120, **options):
-        options = {"heartbeat": 0.2, "max_wait": 20.0} | options
-        self.directory, self._tls = directory, tls
-        self.configs = ring.configs(
-            directory, algorithm, hg.Network(hg.graphs.ring(M)), dim=DIM, iterations=iterations,
-            keys=keys, tls=tls, **options,
-        )  # fmt: skip
-        self.iterates = [{} for _ in range(M)]  # of each agent: k → bits
-        self.calls = [0] * M
-        self.at = {}  # (agent, number of a gradient) → what happens there
-
-    def gradient(self, j):
-        rng = np.random.default_rng([3, j])
-        A, c = rng.normal(size=(DIM + 2, DIM)), rng.normal(size=DIM)
-
-        def gradient(theta):
-            self.calls[j] += 1
-            if act := self.at.get((j, self.calls[j])):
-                self.loop.call_soon_threadsafe(act)
-            return A.T @ A @ (theta - c) / (2 * DIM)
-
-        return gradient
-
-    async def run(self, *, until=None, seconds=60):
-        """All agents to their end, or until one has reached an iteration; gives their results."""
-        self.loop = asyncio.get_running_loop()
-        self.agents = ring.agents(
-            self.configs, [self.gradient(j) for j in range(M)], tls=self._tls
-        )
-
-        def note(agent):
-            k, x = agent.stats.iteration, agent.x.tobytes()
-            assert self.iterates[agent.config.number].setdefault(k, x) == x
-            if k == until:
-                for other in self.agents:
-                    other.stop()
-
-        for agent in self.agents:
-            agent._note = lambda turns, agent=agent: (type(agent)._note(agent, turns), note(agent))
-        async with asyncio.timeout(seconds):
-            return await asyncio.gather(*(agent.run() for agent in self.agents))
-
-
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, keys):
     """The iterates of a run that nothing disturbs."""
-    life = Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
+    life = lives.Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
     results = asyncio.run(life.run())
     assert {r.status for r in results} == {Status.DONE}
     return life.iterates
@@ -308,10 +255,11 @@ async def partitioned(life, seconds):
 
 
 @pytest.mark.parametrize(
-    "seconds", [1, pytest.param(30, marks=pytest.mark.slow)]  # of ≥ 0.6 without a sign of life
+    "seconds",
+    [1, pytest.param(30, marks=pytest.mark.slow)],  # of ≥ 0.6 without a sign of life
 )
 def test_a_partition_that_heals_is_only_a_pause(tmp_path, keys, calm, seconds):
-    life = Life(tmp_path, keys, seed=1, max_wait=60.0)
+    life = lives.Life(tmp_path, keys, seed=1, max_wait=60.0)
     began = time.monotonic()
     results = asyncio.run(partitioned(life, seconds))
     assert_undisturbed(life, results, calm)
@@ -320,7 +268,7 @@ def test_a_partition_that_heals_is_only_a_pause(tmp_path, keys, calm, seconds):
 
 
 def test_connections_that_silently_died_are_noticed_and_replaced(tmp_path, keys, calm):
-    life = Life(tmp_path, keys, seed=1)
+    life = lives.Life(tmp_path, keys, seed=1)
 
     async def forgotten():
         async with foes.Proxy(life.configs[1].listen) as proxy:
@@ -334,7 +282,7 @@ def test_connections_that_silently_died_are_noticed_and_replaced(tmp_path, keys,
 
 
 def test_a_neighbour_that_stays_away_is_named_and_the_run_can_be_resumed(tmp_path, keys, calm):
-    life = Life(tmp_path, keys, seed=1, max_wait=1.0)
+    life = lives.Life(tmp_path, keys, seed=1, max_wait=1.0)
     life.at = {(2, 41): lambda: life.agents[2].stop()}
     *left, gone = asyncio.run(life.run())
     assert gone.status is Status.STOPPED
@@ -345,7 +293,7 @@ def test_a_neighbour_that_stays_away_is_named_and_the_run_can_be_resumed(tmp_pat
 
 
 def test_an_old_backup_is_refused_by_name_and_the_newest_state_goes_on(tmp_path, keys, calm):
-    life = Life(tmp_path, keys, seed=1, max_wait=1.0)
+    life = lives.Life(tmp_path, keys, seed=1, max_wait=1.0)
     state, backup, newest = life.configs[0].state, tmp_path / "backup", tmp_path / "newest"
     asyncio.run(life.run(until=30))
     shutil.copytree(state, backup)
@@ -365,7 +313,7 @@ def test_an_old_backup_is_refused_by_name_and_the_newest_state_goes_on(tmp_path,
 
 
 def test_draws_that_are_made_again_after_a_restart_are_refused(tmp_path, keys):
-    life = Life(tmp_path, keys, max_wait=1.0)
+    life = lives.Life(tmp_path, keys, max_wait=1.0)
     asyncio.run(life.run(until=30))
     secret = life.configs[1].state / "secret"
     kept = secret.read_bytes()
@@ -379,7 +327,7 @@ def test_draws_that_are_made_again_after_a_restart_are_refused(tmp_path, keys):
 
 
 def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, calm):
-    life = Life(tmp_path, keys, seed=1, tls=False, max_wait=0.4, heartbeat=0.1)
+    life = lives.Life(tmp_path, keys, seed=1, tls=False, max_wait=0.4, heartbeat=0.1)
     rng = random.Random(4)
     asyncio.run(life.run(until=50))
     shutil.copytree(tmp_path / "state", tmp_path / "kept")
@@ -387,7 +335,7 @@ def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, cal
     for _ in range(24):
         shutil.rmtree(tmp_path / "state")
         shutil.copytree(tmp_path / "kept", tmp_path / "state")
-        slot = life.configs[rng.randrange(M)].state / f"slot-{rng.randrange(2)}"
+        slot = life.configs[rng.randrange(3)].state / f"slot-{rng.randrange(2)}"
         content = bytearray(slot.read_bytes())
         place = rng.randrange(len(content))
         if rng.random() < 0.5:

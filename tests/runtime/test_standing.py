@@ -1,5 +1,8 @@
 """Where an agent stands, from journals written by hand."""
 
+import fcntl
+import threading
+
 import numpy as np
 import pytest
 
@@ -59,6 +62,9 @@ def test_looking_does_not_keep_an_agent_out(tmp_path):
     assert not is_locked(path)
     StateDirectory(path, run="r1", agent="ann").close()
     assert not is_locked(path)
-    state = StateDirectory(path, run="r1", agent="ann")
-    assert is_locked(path)
-    state.close()
+    with (path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.02, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        state = StateDirectory(path, run="r1", agent="ann")  # it waits for an instant
+        assert is_locked(path)
+        state.close()

@@ -56,7 +56,8 @@ def test_a_run_that_was_interrupted_continues_bit_for_bit(algorithm, tmp_path):
     np.testing.assert_array_equal(resumed.metrics["mean"], whole.metrics["mean"])
     assert resumed.status == whole.status
     assert resumed.traffic == whole.traffic
-    assert ticks[0] > 0.2 * 300 * 10  # the first block began where it was left
+    # a block began where it was left
+    assert np.diff([0, *ticks]).max() > 0.2 * 300 * 10
     assert not state.exists()
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hushgrad import splits, stepsizes
+from hushgrad import masks, splits, stepsizes
+from hushgrad.masks import ZeroSum
 from hushgrad.simulate.export import FORMATS
 from hushgrad.simulate.run import run
 from hushgrad.splits import Split
@@ -21,6 +22,7 @@ FUNCTIONS = {
     **problem_builders(),
     **algorithm_classes(),
     **builders(splits, Split),
+    **builders(masks, ZeroSum),
     **builders(stepsizes, Schedule),
     **builders(stepsizes, Deviation),
 }

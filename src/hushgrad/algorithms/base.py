@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from hushgrad.errors import AlgorithmError, MixingError
@@ -108,7 +109,7 @@ class Stepping(Algorithm):
     def __post_init__(self) -> None:
         check_schedule(self.stepsize, type(self).__name__)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         """The stepsize with the class's default deviation filled in."""
         return self.stepsize
@@ -161,7 +162,7 @@ class Private(Stepping):
             check_split(self.split, name)
         check_masks(self.masks, name)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         return self.stepsize.deviating(_DESIGNS[self.design].deviation)
 

@@ -17,7 +17,9 @@ from hushgrad.cli.terminal import handled
 
 # Each is a function of the same name in the module of that name, in the order of --help; or, where
 # the module has COMMANDS of its own, a group of them. Those whose module is not there are left out.
-COMMANDS = ("demo", "new", "run", "compare", "cite", "bench", "key", "agent", "status", "doctor")
+COMMANDS = (
+    "demo", "new", "run", "compare", "audit", "cite", "bench", "key", "agent", "status", "doctor",
+)  # fmt: skip
 
 # Typer keeps line ends in these, so a paragraph is a line.
 _HELP = (

@@ -74,7 +74,9 @@ def _targets(lab: Lab, agents: Iterable[int] | None) -> list[int]:
     chosen = list(range(m) if agents is None else dict.fromkeys(agents))
     for i in chosen:
         if i not in range(m):
-            raise InputError(f"agents are numbered from 0 to {m - 1}, but agent {i!r} is asked for.")
+            raise InputError(
+                f"agents are numbered from 0 to {m - 1}, but agent {i!r} is asked for."
+            )
     return chosen
 
 

@@ -1,22 +1,22 @@
 """The smallest coalition that exposes an agent.
 
 Candidates are the agent's neighbours; where these do not suffice, also those who share a mask with
-it; beyond them there is everyone else, to whom θ* alone tells g_i(θ*). Whether an attack *can be
-tried* by a coalition is a question of who hears what, and only then it is run. An attack that
-fails for all candidates together is not run for fewer of them.
+it; beyond them there is everyone else, to whom θ* alone tells g_i(θ*). More members never learn
+less. So attacks that fail for all candidates together are not run for fewer, and who cannot be
+spared from all of them belongs to every coalition that succeeds: it is those, or those and some
+more, tried by increasing size. Attacks are run only where who hears what lets them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
 
 from hushgrad.privacy.adversaries import Curious
 from hushgrad.privacy.lab import Lab
 
-MOST = 40  # coalitions per agent whose attacks are run
-_LOOKS = 2000  # coalitions per agent that are looked at
+MOST = 100  # coalitions that are looked at for one agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,12 @@ class Coalition:
 
 
 def smallest_coalition(lab: Lab, target: int, *, most: int = MOST) -> Coalition:
-    """Search by increasing size; the attacks of at most `most` coalitions are run."""
+    """Search by increasing size, `most` coalitions at most."""
     near = frozenset(lab.neighbours(target))
     for pool in (near, near | frozenset(lab.partners(target))):
         attacks = lab.outcome(Curious(pool), target).exposing
         if attacks:
-            members, is_smallest = _search(lab, target, pool, attacks, most)
-            return Coalition(agent=target, members=members, is_smallest=is_smallest)
+            return _search(lab, target, pool, attacks, most)
     others = frozenset(range(lab.run.network.n_agents)) - {target}
     exposed = lab.outcome(Curious(others), target).verdict == "exposed"
     members = tuple(sorted(others)) if exposed else None
@@ -50,20 +49,29 @@ def smallest_coalition(lab: Lab, target: int, *, most: int = MOST) -> Coalition:
 
 
 def _search(
-    lab: Lab, target: int, pool: Collection[int], attacks: Collection[str], most: int
-) -> tuple[tuple[int, ...], bool]:
-    able = (
-        members
-        for members in islice(_by_size(pool), _LOOKS)
-        if lab.can_try(Curious(frozenset(members)), target, attacks)
-    )
-    for members in islice(able, most):
-        if lab.outcome(Curious(frozenset(members)), target).verdict == "exposed":
-            return members, True
-    return tuple(sorted(pool)), False
+    lab: Lab, target: int, pool: frozenset[int], attacks: frozenset[str], most: int
+) -> Coalition:
+    def expose(members: frozenset[int]) -> bool:
+        return bool(members) and lab.exposes(Curious(members), target, attacks)
+
+    def found(members: frozenset[int], *, is_smallest: bool) -> Coalition:
+        return Coalition(
+            agent=target, members=tuple(sorted(members)), is_smallest=is_smallest
+        )
+
+    for member in sorted(pool):
+        if expose(frozenset({member})):
+            return found(frozenset({member}), is_smallest=True)
+    needed = frozenset(member for member in pool if not expose(pool - {member}))
+    for members in islice(_between(needed, pool), most):
+        if members == pool or expose(members):
+            return found(members, is_smallest=True)
+    return found(pool, is_smallest=False)
 
 
-def _by_size(pool: Collection[int]) -> Iterator[tuple[int, ...]]:
-    ordered = sorted(pool)
-    for size in range(1, len(ordered) + 1):
-        yield from combinations(ordered, size)
+def _between(least: frozenset[int], most: frozenset[int]) -> Iterator[frozenset[int]]:
+    """All sets between two, by increasing size."""
+    rest = sorted(most - least)
+    for size in range(len(rest) + 1):
+        for more in combinations(rest, size):
+            yield least | frozenset(more)

@@ -12,9 +12,8 @@ from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks import Attack, Estimate
 from hushgrad.privacy.places import recovered_place, true_places
 from hushgrad.privacy.truth import Truth
-from hushgrad.privacy.unmasking import unmasked
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
-from hushgrad.privacy.view import View
+from hushgrad.privacy.view import Own, View
 from hushgrad.simulate.result import Run
 from hushgrad.simulate.run import run as simulate
 
@@ -54,6 +53,7 @@ class Lab:
         self.places = true_places(self.run.problem)
         self._judge = Judge(self.truth, at=at)
         self._views: tuple[Adversary, View] | None = None
+        self._known: dict[int, Own] = {}
         self._outcomes: dict[tuple[Adversary, int], Outcome] = {}
 
     @cached_property
@@ -72,7 +72,9 @@ class Lab:
 
     def view(self, adversary: Adversary) -> View:
         if self._views is None or self._views[0] != adversary:
-            self._views = adversary, View.of(self.run, adversary, trial=self.row)
+            self._views = adversary, View.of(
+                self.run, adversary, trial=self.row, known=self._known
+            )
         return self._views[1]
 
     def outcome(self, adversary: Adversary, target: int) -> Outcome:
@@ -82,28 +84,38 @@ class Lab:
         return self._outcomes[adversary, target]
 
     def _attack(self, view: View, target: int) -> Outcome:
-        estimates: list[Estimate] = []
-        tried: list[str] = []
-        refused: dict[str, str] = {}
-        for attack in self.attacks:
-            reason = attack.applies(view, target)
-            if reason is None:
-                tried.append(attack.name)
-                estimates += unmasked(view, target, attack(view, target))
-            else:
-                refused[attack.name] = reason
+        refusals = {a.name: a.applies(view, target) for a in self.attacks}
+        tried = [a for a in self.attacks if refusals[a.name] is None]
+        estimates = [e for a in tried for e in a(view, target)]
         evidence = tuple(judged for e in estimates for judged in self._judge(view, e))
+        by = best(evidence)
         place = None
-        if self.places is not None and verdict(evidence) == "exposed":
-            by = best(evidence)
-            place = None if by is None else recovered_place(by.attack, estimates, self.truth.solution)
-        return Outcome(evidence=evidence, tried=tuple(tried), refused=refused, place=place)
+        if self.places is not None and by is not None and verdict(evidence) == "exposed":
+            place = recovered_place(by.attack, estimates, self.truth.solution)
+        return Outcome(
+            evidence=evidence,
+            tried=tuple(a.name for a in tried),
+            refused={name: reason for name, reason in refusals.items() if reason is not None},
+            place=place,
+        )
 
-    def can_try(self, coalition: Curious, target: int, names: Collection[str]) -> bool:
-        """Whether one of these attacks applies: a question of who hears what, cheap to answer."""
+    def exposes(self, coalition: Curious, target: int, names: Collection[str]) -> bool:
+        """Whether a coalition exposes an agent by one of these attacks."""
+        if (coalition, target) in self._outcomes:
+            return self._outcomes[coalition, target].verdict == "exposed"
+        able = [a for a in self.attacks if a.name in names and self._can_try(a, coalition, target)]
+        return any(
+            judged.counts and judged.quantity in SECRETS
+            for attack in able
+            for e in attack(self.view(coalition), target)
+            for judged in self._judge(self.view(coalition), e)
+        )
+
+    def _can_try(self, attack: Attack, coalition: Curious, target: int) -> bool:
+        """A question of who hears what: answered without making the coalition's view."""
         view = self.everything
-        seen = replace(view, members=coalition.members, heard=coalition.hears(view.links))
-        return any(a.applies(seen, target) is None for a in self.attacks if a.name in names)
+        heard = replace(view, members=coalition.members, heard=coalition.hears(view.links))
+        return attack.applies(heard, target) is None
 
 
 def recorded(run: Run, trial: int) -> tuple[Run, int]:

@@ -70,9 +70,7 @@ def page(audits: Sequence[Audit], *, title: str = "Privacy audit") -> str:
 
 
 def _heading(audit: Audit, title: str) -> str:
-    legend = "".join(
-        f"<li>{_icon(verdict)}<b>{verdict}</b></li>" for verdict in _VERDICTS
-    )
+    legend = "".join(f"<li>{_icon(verdict)}<b>{verdict}</b></li>" for verdict in _VERDICTS)
     return (
         f"<h1>{escape(title)}</h1>\n"
         f'<p class="soft">{escape(audit.problem)}, {audit.n_agents} agents, d = {audit.dim}, '
@@ -147,7 +145,11 @@ def _agents(audit: Audit) -> str:
     lines = "".join(
         f"<tr><th scope=row>agent {agent}</th>"
         + "".join(_cell(audit.worst(agent, kind), kind) for kind in audit.kinds)
-        + (f'<td data-head="{_COALITION}"><span>{c}</span></td>' if (c := audit.coalition(agent)) else "")
+        + (
+            f'<td data-head="{_COALITION}"><span>{c}</span></td>'
+            if (c := audit.coalition(agent))
+            else ""
+        )
         + "</tr>"
         for agent in audit.agents
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hushgrad.algorithms.base import Private, Stepping
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import PrivacyError
-from hushgrad.exchange import Array, Columns, Links
+from hushgrad.exchange import Array, Columns
 from hushgrad.masks import Mask
 from hushgrad.simulate.agent import Local, OneAgent
 from hushgrad.simulate.masking import agent_masks, mask_sizes
@@ -29,10 +29,8 @@ class Replay(OneAgent):
         self.n = n
         self.k = np.arange(float(n))[None, None]
 
-    def _draw(
-        self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
-    ) -> Array:
-        del links  # all are this agent's
+    def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
+        del address
         when = np.array([ONCE], np.uint32) if once else np.arange(self.n, dtype=np.uint32)
         drawn = self.local.draws.uniforms(stream, when, slots.ravel())  # (n or 1, slots)
         return drawn.T.reshape(*slots.shape[:2], len(when))

@@ -70,14 +70,17 @@ def rows(audit: Audit) -> list[tuple[str, ...]]:
 
 
 def counts(audit: Audit, kind: str) -> str:
-    """How many agents a kind of adversary exposes.
-
-    What is not counted was not recovered by the attacks tried, no more.
-    """
-    exposed, direction = audit.count(kind, "exposed"), audit.count(kind, "direction exposed")
-    of = sum(audit.worst(agent, kind) is not None for agent in audit.agents)
-    said = [f"{exposed} of {of} exposed"] if exposed or not direction else []
-    return ", ".join([*said, *([f"{direction} of {of} direction exposed"] if direction else [])])
+    """How many agents a kind of adversary exposes; where it exposes none, how much was tried."""
+    worst = [f for agent in audit.agents if (f := audit.worst(agent, kind)) is not None]
+    said = [
+        f"{n} of {len(worst)} {exposure}"
+        for exposure in ("exposed", "direction exposed")
+        if (n := sum(f.exposure == exposure for f in worst))
+    ]
+    if said:
+        return ", ".join(said)
+    tried = max((len(f.tried) for f in worst), default=0)
+    return f"0 of {len(worst)} exposed ({tried} attack{'s' * (tried != 1)} tried)"
 
 
 def text_table(audit: Audit) -> str:

@@ -95,8 +95,13 @@ class View:
     _own: Mapping[int, Own] = field(repr=False)
 
     @staticmethod
-    def of(run: Run, adversary: Adversary, *, trial: int = 0) -> View:
-        """The view of an adversary on a run with a transcript; `trial` counts the run's trials."""
+    def of(
+        run: Run, adversary: Adversary, *, trial: int = 0, known: dict[int, Own] | None = None
+    ) -> View:
+        """The view of an adversary on a run with a transcript; `trial` counts the run's trials.
+
+        `known` is what other views of this trial have computed of agents, and is added to.
+        """
         trace = trace_of(run, trial)
         m = run.network.n_agents
         for i in sorted(adversary.members):
@@ -115,7 +120,7 @@ class View:
             heard=heard,
             links=links,
             _channels=tuple(_Heard.of(c, heard, trial) for c in run.transcript.channels),  # type: ignore[union-attr]  # trace_of has checked it
-            _own=_own(run, trial, trace, adversary.members),
+            _own=_own(run, trial, trace, adversary.members, {} if known is None else known),
         )
 
     @property
@@ -177,13 +182,14 @@ def _wire_links(algorithm: Algorithm, network: Network) -> frozenset[Link]:
     return frozenset(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
 
 
-def _own(run: Run, row: int, trace: Floats, members: frozenset[int]) -> dict[int, Own]:
-    if not members:
-        return {}
-    every = masks(run, row)
+def _own(
+    run: Run, row: int, trace: Floats, members: frozenset[int], known: dict[int, Own]
+) -> dict[int, Own]:
+    new = members - set(known)
+    every = masks(run, row) if new else None
     trial: Any = None if run.problem.n_trials is None else int(run.trials[row])
-    return {
-        i: Own(
+    for i, agent in replays(run, row, new).items() if new else ():
+        known[i] = Own(
             x=trace[:, i].copy(),
             gradients=gradients(run, row, i, trace[:-1, i]),
             lam=stepsizes(agent, run.algorithm),
@@ -192,5 +198,4 @@ def _own(run: Run, row: int, trace: Floats, members: frozenset[int]) -> dict[int
             mask=None if every is None else deepcopy(every[i]),
             shared=shared_masks(run, row, i),
         )
-        for i, agent in replays(run, row, members).items()
-    }
+    return {i: known[i] for i in members}

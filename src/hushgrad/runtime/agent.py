@@ -29,6 +29,7 @@ from hushgrad.runtime.hello import public_parts
 from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.link import Hub
+from hushgrad.runtime.masking import masked
 from hushgrad.runtime.objectives import load_objective
 from hushgrad.runtime.result import AgentResult, Status
 from hushgrad.runtime.samples import Samples
@@ -139,7 +140,8 @@ class Agent:
 
     async def _iterate(self) -> AsyncIterator[int]:
         config = self.config
-        gradient = self._given or load_objective(config.objective, config.run.dim).gradient
+        gradient = load_objective(self._given or config.objective, config.run.dim).gradient
+        gradient = masked(config, gradient)
         state = StateDirectory(
             config.state, run=config.run.id, agent=config.name, durability=config.durability
         )

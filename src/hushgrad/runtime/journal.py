@@ -18,12 +18,15 @@ field name and shape, as float64.
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
+import math
 import os
 import secrets
 import struct
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -39,33 +42,48 @@ FORMAT = 1
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64]]
+type Fact = str | int | bool
 type Facts = dict[str, Any]  # what JSON can hold
 
-# magic, checksum of what precedes and follows, length of the facts, length of the arrays
-_SECTION = struct.Struct("<4sIQQ")
+# magic, checksum, k, round, lengths of layout, blob and arrays; the checksum covers all that
+# follows it and, through the one before, all that precedes
+_SECTION = struct.Struct("<4sIqqQQQ")
+_CHECKED = 8  # where the checked part of it begins
 _MAGIC = b"jrnl"
+_FLOAT = np.dtype("<f8")
+_SMALL = 65_536  # bytes that are copied into one piece rather than written as several
 
 
 @dataclass(frozen=True)
 class Section:
-    """Facts and arrays that were written together."""
+    """What was written together."""
 
-    facts: Facts
+    facts: Mapping[str, Fact]  # with `k` and `round`
     arrays: Arrays = field(default_factory=dict[str, NDArray[np.float64]])
+    blob: bytes = b""
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(facts: tuple[tuple[str, Fact], ...], shapes: tuple[Any, ...]) -> bytes:
+    """Which facts and arrays a section has: in most rounds the same as in others."""
+    text = json.dumps([dict(facts), shapes]).encode()
+    return text + b" " * (-len(text) % 8)
 
 
 def encode_section(section: Section, checksum: int) -> tuple[list[Any], int]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
-    values = [np.ascontiguousarray(a, "<f8") for a in section.arrays.values()]
-    shapes = [[name, *a.shape] for name, a in zip(section.arrays, values, strict=True)]
-    facts = json.dumps([section.facts, shapes], separators=(",", ":")).encode()
-    facts += b" " * (-len(facts) % 8)
-    pieces: list[Any] = [facts, *(a.reshape(-1).data.cast("B") for a in values if a.size)]
-    lengths = len(facts), sum(a.nbytes for a in values)
-    checksum = zlib.crc32(struct.pack("<QQ", *lengths), checksum)
-    for piece in pieces:
+    values = [np.ascontiguousarray(a, _FLOAT) for a in section.arrays.values()]
+    shapes = tuple((name, *a.shape) for name, a in zip(section.arrays, values, strict=True))
+    rest = dict(section.facts)
+    k, round_ = rest.pop("k"), rest.pop("round")
+    layout = _layout(tuple(rest.items()), shapes)
+    blob = section.blob + b" " * (-len(section.blob) % 8)
+    n_arrays = sum([a.nbytes for a in values])
+    head = _SECTION.pack(_MAGIC, 0, k, round_, len(layout), len(section.blob), n_arrays)
+    for piece in (head[_CHECKED:], layout, blob, *values):
         checksum = zlib.crc32(piece, checksum)
-    return [_SECTION.pack(_MAGIC, checksum, *lengths), *pieces], checksum
+    head = _MAGIC + checksum.to_bytes(4, "little") + head[_CHECKED:]
+    return [head, layout, blob, *values], checksum
 
 
 def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
@@ -74,24 +92,35 @@ def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
     place, checksum = 0, 0  # of what is whole
     whole = memoryview(content)
     while place + _SECTION.size <= len(content):
-        magic, stated, n_facts, n_arrays = _SECTION.unpack_from(content, place)
-        start = place + _SECTION.size
-        end = start + n_facts + n_arrays
+        magic, stated, k, round_, *lengths = _SECTION.unpack_from(content, place)
+        n_layout, n_blob, n_arrays = lengths
+        layout = place + _SECTION.size
+        blob = layout + n_layout
+        arrays = blob + n_blob + -n_blob % 8
+        end = arrays + n_arrays
         if magic != _MAGIC or end > len(content):
             break
-        found = zlib.crc32(struct.pack("<QQ", n_facts, n_arrays), checksum)
-        if zlib.crc32(whole[start:end], found) != stated:
+        if zlib.crc32(whole[place + _CHECKED : end], checksum) != stated:
             break
-        facts, shapes = json.loads(content[start : start + n_facts])
-        arrays: dict[str, NDArray[np.float64]] = {}
-        at = start + n_facts
-        for name, *shape in shapes:
-            size = int(np.prod(shape, dtype=np.int64))
-            arrays[name] = np.frombuffer(content, "<f8", size, at).reshape(shape)
-            at += 8 * size
-        sections.append(Section(facts, arrays))
+        facts, shapes = json.loads(content[layout:blob])
+        sections.append(
+            Section(
+                {"k": k, "round": round_, **facts},
+                dict(_arrays(content, arrays, shapes)),
+                content[blob : blob + n_blob],
+            )
+        )
         place, checksum = end, stated
     return sections, place, checksum
+
+
+def _arrays(
+    content: bytes, place: int, shapes: list[list[Any]]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    for name, *shape in shapes:
+        size = math.prod(shape)
+        yield name, np.frombuffer(content, _FLOAT, size, place).reshape(shape)
+        place += 8 * size
 
 
 class StateDirectory:
@@ -112,14 +141,12 @@ class StateDirectory:
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the state directory '{path}' cannot be used: {error}.") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _lock_alone(self._lock):
             os.close(self._lock)
             raise StateError(
                 f"the state directory '{path}' is in use: another process runs this agent. "
                 "Two writers would send two messages for one round. End the other one first."
-            ) from None
+            )
         try:
             self._adopt({"format": FORMAT, "run": run, "agent": agent})
             self.incarnation = self._count_start()
@@ -198,6 +225,18 @@ class StateDirectory:
         os.close(self._lock)
 
 
+def _lock_alone(lock: int) -> bool:
+    """Whether this process has the lock now; who only looks holds it for an instant."""
+    for pause in (0.0, 0.01, 0.05):
+        time.sleep(pause)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        return True
+    return False
+
+
 class _Slot:
     """One file of the journal, overwritten in place: its blocks are there already, and a sync
     need not change the file's size.
@@ -233,13 +272,16 @@ class _Slot:
         self._end, self._checksum = end, checksum
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
-        while pieces:
-            count = os.pwritev(self._file, pieces[:64], place)
-            place += count
-            while pieces and count >= len(pieces[0]):
-                count -= len(pieces.pop(0))
-            if count:
-                pieces[0] = memoryview(pieces[0])[count:]
+        """Write bytes and arrays from a place on; gives where they end."""
+        sizes = [memoryview(piece).nbytes for piece in pieces]
+        if sum(sizes) <= _SMALL:
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            rest = memoryview(piece)
+            rest = rest.cast("B") if rest.nbytes else rest
+            while rest:
+                count = os.pwrite(self._file, rest, place)
+                place, rest = place + count, rest[count:]
         return place
 
     def close(self) -> None:

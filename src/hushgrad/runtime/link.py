@@ -90,8 +90,7 @@ class Link(asyncio.BufferedProtocol):
     def send(self, frame: bytes) -> None:
         if not self.is_closed:
             self.spoke = self._hub.loop.time()
-            # a view, since the TLS layer slices off 16 kB at a time
-            self._transport.write(memoryview(frame))
+            self._transport.write(frame)
 
     def close(self, reason: str) -> None:
         """Send what was written, then end."""
@@ -190,7 +189,7 @@ class Hub:
     def send_round(self) -> None:
         """The present round to everyone who is here; the others get it when they come."""
         self._waits_since = self.loop.time()
-        for j, link in self._links.items():
+        for j, link in tuple(self._links.items()):
             link.send(self.session.frame(j))
             self._stats.sent[self.session.peers[j].name] += 1
 
@@ -228,16 +227,16 @@ class Hub:
 
     def hear(self, link: Link, frame: Frame) -> None:
         """One frame of a peer."""
-        peer = link.peer
+        peer, kind = link.peer, frame.kind
         assert peer is not None
-        if frame.kind is Kind.REJECT:
+        if kind is Kind.DATA and link.is_open:
+            self._accept(link, peer, frame)
+        elif kind is Kind.REJECT:
             self._rejected(link, peer, frame)
         elif not link.is_open:
-            if frame.kind is not Kind.HELLO:
-                raise WireError(f"{peer.name} sent {frame.kind.name} before HELLO", "order")
+            if kind is not Kind.HELLO:
+                raise WireError(f"{peer.name} sent {kind.name} before HELLO", "order")
             self._open(link, peer, frame)
-        elif frame.kind is Kind.DATA:
-            self._accept(link, peer, frame)
         elif frame.kind is Kind.FIN:
             self.session.accept_fin(peer, frame)
             self._helped(link, peer)

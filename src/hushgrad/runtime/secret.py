@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 
-_WORDS = 8  # uniforms in a block of ChaCha20, 64 bytes
+WORDS = 8  # uniforms in a block of ChaCha20, 64 bytes
 
 
 def derive(secret: bytes, *, purpose: str, run: str, length: int = 32) -> bytes:
@@ -42,7 +42,7 @@ def keystream(
     """Blocks [first, first + blocks) of ChaCha20, (blocks, 8) words."""
     counter_and_nonce = struct.pack("<4I", first, *nonce)
     cipher = Cipher(ChaCha20(key, counter_and_nonce), mode=None).encryptor()
-    return np.frombuffer(cipher.update(bytes(64 * blocks)), "<u8").reshape(blocks, _WORDS)
+    return np.frombuffer(cipher.update(bytes(64 * blocks)), "<u8").reshape(blocks, WORDS)
 
 
 def as_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -64,18 +64,18 @@ class SecretDraws:
         if stream is Stream.COIN:
             return self._coins.uniforms(stream, when, slots)
         words = np.empty((len(when), len(slots)), np.uint64)
-        near = slots < _WORDS
+        near = slots < WORDS
         if near.any():
             first, last = int(when.min()), int(when.max())
             stream_of_all = keystream(self._key, (stream, 0, 0), first, last - first + 1)
             words[:, near] = stream_of_all[when - np.uint32(first)][:, slots[near]]
         if not near.all():
             far = slots[~near]
-            first = int(far.min()) // _WORDS
-            blocks = int(far.max()) // _WORDS - first + 1
+            first = int(far.min()) // WORDS
+            blocks = int(far.max()) // WORDS - first + 1
             for row, k in zip(words, when.tolist(), strict=True):
                 own = keystream(self._key, (stream, 1, k), first, blocks).ravel()
-                row[~near] = own[far - np.uint32(first * _WORDS)]
+                row[~near] = own[far - np.uint32(first * WORDS)]
         return as_uniforms(words)
 
 

@@ -172,10 +172,11 @@ class Session:
 
     def accept_fin(self, peer: Peer, frame: Frame) -> None:
         """A neighbour has finished and needs nothing more."""
-        if frame.round < self.wanted or (self.has_finished and frame.round != self.wanted):
+        # who has finished has consumed every round of this agent
+        if self.round < 0 or frame.round != self.round + 1:
             raise WireError(
                 f"{peer.name} says that the run ended before round {frame.round}, but this agent "
-                f"{'ended before' if self.has_finished else 'needs'} round {self.wanted}",
+                f"has committed round {self.round}",
                 "other end",
             )
         peer.has_finished = True

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.errors import DivergedError, ProblemError, ReplayError
+from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Arrays, Section
 from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector
@@ -47,11 +47,7 @@ class Steps:
     def _gradient(self, x: Vector) -> Vector:
         if self._told:
             return self._told.popleft()
-        g = np.array(self._objective(x), np.float64)  # a copy: the objective may reuse its array
-        if g.shape != x.shape:
-            raise ProblemError(
-                f"a gradient has the shape of θ, {x.shape}, but the objective gave {g.shape}."
-            )
+        g = self._objective(x)
         self.gradients.append(g)
         return g
 
@@ -106,15 +102,15 @@ class Steps:
 
     # ---- the journal
 
-    def final(self, facts: dict[str, Any]) -> Section:
+    def final(self, facts: dict[str, Any], blob: bytes) -> Section:
         """What a run ends with."""
         head = {"k": self.k, "round": self.round, "is_final": True}
-        return Section(head | facts, self._fields())
+        return Section(head | facts, self._fields(), blob)
 
     def _fields(self) -> Arrays:
         return {name: np.asarray(value) for name, value in self.state._asdict().items()}
 
-    def record(self, facts: dict[str, Any], *, is_first: bool = False) -> Section:
+    def record(self, facts: dict[str, Any], blob: bytes, *, is_first: bool = False) -> Section:
         """What the present round adds: gradients since the one before, and its sums or, in the
         first round of a step, the state.
         """
@@ -125,7 +121,7 @@ class Steps:
         for n, g in enumerate(self.gradients):
             arrays[f"gradient {n}"] = g
         self.gradients = []
-        return Section({"k": self.k, "round": self.round} | facts, arrays)
+        return Section({"k": self.k, "round": self.round} | facts, arrays, blob)
 
     def check(self) -> None:
         """Refuse numbers that no neighbour would take."""

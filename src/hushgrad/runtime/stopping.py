@@ -30,7 +30,9 @@ class Stopping:
 
     def next(self, neighbours: Iterable[bytes], *, is_still: bool) -> bool:
         """Go on to the next round with what neighbours sent in this one; whether to stop."""
+        if not self._top:
+            return False
         for sent in neighbours:
             self.bits &= int.from_bytes(sent, "little")
-        self.bits = (self.bits << 1 | is_still) & (2 * self._top - 1 if self._top else 0)
+        self.bits = (self.bits << 1 | is_still) & (2 * self._top - 1)
         return bool(self.bits & self._top)

@@ -71,7 +71,6 @@ class TLS:
 
     async def dial(self, name: str, new: NewProtocol) -> None:
         host, port = self._addresses[name]
-        loop = asyncio.get_running_loop()
         context = client_context(self._identity, self._neighbours[name])
         async with asyncio.timeout(HANDSHAKE):
             plain = await _connect(host, port)
@@ -84,7 +83,7 @@ class TLS:
             return
         loop = asyncio.get_running_loop()
         context = server_context(self._identity, self._neighbours.values())
-        judging: set[asyncio.Task[None]] = set()
+        judging: dict[asyncio.Task[None], str] = {}  # whence each came, the oldest first
         try:
             while True:
                 try:
@@ -94,12 +93,15 @@ class TLS:
                     await asyncio.sleep(1.0)
                     continue
                 if len(judging) >= _MOST_STRANGERS:
-                    refused("crowd", f"{origin[0]} came while {_MOST_STRANGERS} others were judged")
-                    plain.close()
-                    continue
+                    # the oldest goes: a neighbour's handshake is short, who says nothing is old
+                    oldest = next(iter(judging))
+                    refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
+                    oldest.cancel()
                 task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
-                judging.add(task)
-                task.add_done_callback(judging.discard)
+                judging[task] = origin[0]
+                task.add_done_callback(lambda task: judging.pop(task, None))
+                # wrapped, it is the TLS socket's; otherwise, whatever became of the task, its end
+                task.add_done_callback(lambda _, plain=plain: plain.close())
         finally:
             for task in judging:
                 task.cancel()
@@ -123,10 +125,6 @@ class TLS:
             refused(refusal(error), f"{origin} failed its handshake: {_text(error)}")
         else:
             _Connection(secure, new())
-            return
-        finally:
-            # wrapped, it is the TLS socket's; otherwise this is its end
-            plain.close()
 
     def name_of(self, connection: Any) -> str:
         return peer_name(connection.socket, self._neighbours.values())
@@ -233,27 +231,33 @@ class _Connection(asyncio.Transport):
             self._read()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._is_closing:
-            return
-        self._backlog.append(memoryview(data))
-        if len(self._backlog) == 1:
-            self._flush()
+        if self._backlog:
+            self._backlog.append(memoryview(data))
+        elif not self._is_closing:
+            rest = self._send(data)
+            if rest:
+                self._backlog.append(memoryview(rest))
+                self._loop.add_writer(self._number, self._flush)
 
-    def _flush(self) -> None:
-        backlog = self._backlog
+    def _send(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+        """Send what can be sent now; gives the rest."""
         try:
-            while backlog:
-                sent = self.socket.send(backlog[0])
-                if sent == len(backlog[0]):
-                    backlog.popleft()
-                else:
-                    backlog[0] = backlog[0][sent:]
+            while (sent := self.socket.send(data)) < len(data):
+                data = memoryview(data)[sent:]  # a record at a time
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            self._loop.add_writer(self._number, self._flush)
-            return
+            return data
         except OSError as error:
             self._end(error)
-            return
+        return b""
+
+    def _flush(self) -> None:
+        while self._backlog:
+            rest = self._send(self._backlog[0])
+            if rest:
+                self._backlog[0] = memoryview(rest)
+                return
+            if self._backlog:
+                self._backlog.popleft()
         self._loop.remove_writer(self._number)
         if self._is_closing:
             self._end(None)
@@ -303,7 +307,12 @@ def refusal(error: Exception) -> str:
     text = _text(error)
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in text:
         return "no certificate"
-    if "UNSUPPORTED_PROTOCOL" in text or "WRONG_VERSION_NUMBER" in text or "HTTP_REQUEST" in text:
+    if (
+        "UNSUPPORTED_PROTOCOL" in text
+        or "PROTOCOL_VERSION" in text
+        or "WRONG_VERSION_NUMBER" in text
+        or "HTTP_REQUEST" in text
+    ):
         return "not TLS 1.3"
     return "handshake"
 

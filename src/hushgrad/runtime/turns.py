@@ -16,7 +16,7 @@ from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
-from hushgrad.runtime.wire import Data, digest, encode_data
+from hushgrad.runtime.wire import DIGEST, Data, digest, encode_data
 
 
 class Turns:
@@ -36,6 +36,7 @@ class Turns:
         self._is_still = self._must_stop = False
         self.status: Status | None = None  # done or converged, once it is
         self.is_settled = False  # and every neighbour has finished too
+        self.round = -1  # the last that was committed
         self.frames: dict[int, dict[int, bytes]] = {}  # the last two rounds, by peer
         self.consumed: dict[int, dict[int, bytes]] = {}  # digests of the messages before, by peer
 
@@ -46,7 +47,7 @@ class Turns:
         steps = self._state.read()
         if not steps:
             self.steps.begin()
-            self._commit({}, is_new=True)
+            self._commit(b"", is_new=True)
             return
         last = max(steps)
         for k in (last - 1, last):
@@ -60,36 +61,41 @@ class Turns:
 
     def _replay(self, sections: list[Section]) -> None:
         self.steps.replay(sections, self._compare)
-        facts = sections[0].facts
-        if facts.get("is_final"):
-            self.status = Status(facts["status"])
-            self._note_consumed(facts)
+        head = sections[0]
+        if head.facts.get("is_final"):
+            self.status = Status(str(head.facts["status"]))
+            self._note_consumed(self.steps.round, head.blob)
             self.is_settled = any(s.facts.get("is_settled") for s in sections)
 
     def _compare(self, section: Section) -> None:
-        facts = section.facts
-        self._stopping.bits = facts["bits"]
-        self._is_still, self._must_stop = facts["is_still"], facts["must_stop"]
-        if self._encode() != facts["sent"]:
+        """The messages that a rerun gives with those that were committed."""
+        stop, sent, consumed = self._cut(section.blob)
+        self._stopping.bits = int.from_bytes(stop, "little")
+        self._is_still = bool(section.facts["is_still"])
+        self._must_stop = bool(section.facts["must_stop"])
+        if self._encode() != sent:
             raise ReplayError(
-                f"rerun from its journal, round {facts['round']} gives other messages than were "
+                f"rerun from its journal, round {self.round} gives other messages than were "
                 "committed. Sending them would tell two things for one round. Run the agent with "
                 "the version, configuration and machine that wrote the journal, or start a new run."
             )
-        self._note_consumed(facts)
+        self._note_consumed(self.round, consumed)
 
-    def _note_consumed(self, facts: Mapping[str, Any]) -> None:
-        if facts["consumed"]:
-            seen = {int(j): bytes.fromhex(text) for j, text in facts["consumed"].items()}
-            self.consumed[facts["round"] - 1] = seen
-            self.consumed.pop(facts["round"] - 3, None)
+    def _cut(self, blob: bytes) -> tuple[bytes, bytes, bytes]:
+        """The stop bits, the digests sent and the digests consumed, as `_commit` joined them."""
+        first = self._stopping.n_bytes
+        second = first + DIGEST * len(self._peers)
+        return blob[:first], blob[first:second], blob[second:]
+
+    def _note_consumed(self, round_: int, digests: bytes) -> None:
+        """What came before `round_` was committed, in the order of the peers' numbers."""
+        if digests:
+            self.consumed[round_ - 1] = {
+                j: digests[DIGEST * n : DIGEST * (n + 1)] for n, j in enumerate(self._peers)
+            }
+            self.consumed.pop(round_ - 3, None)
 
     # ---- going on
-
-    @property
-    def round(self) -> int:
-        """The last that was committed."""
-        return max(self.frames, default=-1)
 
     def turn(self, box: Mapping[int, Data]) -> bool:
         """Consume the messages of the present round; whether an iteration ended with it."""
@@ -100,7 +106,7 @@ class Turns:
             self._is_still = self._stands_still(before)
         stop = (data.stop for data in box.values())
         self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
-        consumed = {j: data.digest for j, data in box.items()}
+        consumed = b"".join([box[j].digest for j in self._peers])
         if has_ended and (self._must_stop or steps.k == self._run.iterations):
             self._finish(consumed)
         else:
@@ -118,8 +124,8 @@ class Turns:
         assert self._run.tolerance is not None
         return bool(np.abs(self.steps.x - before).max() <= self._run.tolerance * lam)
 
-    def _encode(self) -> str:
-        """Make the frames of the present round; gives the digests of all, in hex."""
+    def _encode(self) -> bytes:
+        """Make the frames of the present round; gives the digests of all."""
         stop = self._stopping.encode()
         made: dict[tuple[int, ...], tuple[bytes, bytes]] = {}  # a Pull sends one to all
         frames: dict[int, bytes] = {}
@@ -132,38 +138,32 @@ class Turns:
                 made[same] = frame, digest(frame)
             frames[j], tag = made[same]
             seen += tag
-        self.frames[self.steps.round] = frames
-        self.frames.pop(self.steps.round - 2, None)
-        return seen.hex()
+        self.round = self.steps.round
+        self.frames[self.round] = frames
+        self.frames.pop(self.round - 2, None)
+        return seen
 
-    def _commit(self, consumed: Mapping[int, bytes], *, is_new: bool) -> None:
+    def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         steps = self.steps
         steps.check()
-        facts = {
-            "sent": self._encode(),
-            "consumed": {str(j): seen.hex() for j, seen in consumed.items()},
-            "bits": self._stopping.bits,
-            "is_still": self._is_still,
-            "must_stop": self._must_stop,
-        }
+        blob = b"".join((self._stopping.encode(), self._encode(), consumed))
+        facts = {"is_still": self._is_still, "must_stop": self._must_stop}
+        section = steps.record(facts, blob, is_first=is_new)
         started = time.perf_counter()
         if is_new:
-            self._state.begin(steps.k, steps.record(facts, is_first=True))
+            self._state.begin(steps.k, section)
         else:
-            self._state.append(steps.k, steps.record(facts))
+            self._state.append(steps.k, section)
         self._stats.commit_seconds.add(time.perf_counter() - started)
 
-    def _finish(self, consumed: Mapping[int, bytes]) -> None:
+    def _finish(self, consumed: bytes) -> None:
         status = Status.CONVERGED if self._must_stop else Status.DONE
-        facts = {
-            "status": str(status),
-            "consumed": {str(j): seen.hex() for j, seen in consumed.items()},
-        }
-        self._state.begin(self.steps.k, self.steps.final(facts))
+        self._state.begin(self.steps.k, self.steps.final({"status": str(status)}, consumed))
         self.status = status
 
     def settle(self) -> None:
         """Every neighbour has finished: nobody will ask for the last message again."""
         if not self.is_settled:
-            self._state.append(self.steps.k, Section({"is_settled": True}))
+            facts = {"k": self.steps.k, "round": self.steps.round, "is_settled": True}
+            self._state.append(self.steps.k, Section(facts))
             self.is_settled = True

@@ -23,7 +23,7 @@ import enum
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -39,8 +39,11 @@ MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 # A digest tells two messages of one round apart: the polynomial hash of GCM, under a key that
 # everyone knows, finds every accident at a twentieth of SHA-256's cost. It is no commitment: a peer
 # could make two messages with one digest, and would gain nothing, since the second is not used.
+DIGEST = 16  # bytes
 _GHASH = AESGCM(b"hushgrad digests")
-_NONCE = bytes(12)
+_NONCES = [flags.to_bytes(12, "little") for flags in range(1 << MOST_EXCHANGES)]
+_FLAGS = 24  # where a header has its lowest byte of flags
+_FLOAT = np.dtype("<f8")
 
 # Frames up to this size are parsed from one buffer; larger bodies are read into their own.
 _STAGE = 65_536
@@ -57,8 +60,10 @@ class Kind(enum.IntEnum):
     REJECT = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+_MOST_FLAGS = {Kind.DATA: (1 << MOST_EXCHANGES) - 1, Kind.FIN: 1}
+
+
+class Frame(NamedTuple):
     """A frame as it arrived."""
 
     kind: Kind
@@ -68,12 +73,12 @@ class Frame:
 
     @property
     def digest(self) -> bytes:
-        return _GHASH.encrypt(_NONCE, b"", self.body)
+        return _GHASH.encrypt(_NONCES[self.flags], b"", self.body)
 
 
 def digest(frame: bytes) -> bytes:
     """`Frame.digest` of an encoded frame."""
-    return _GHASH.encrypt(_NONCE, b"", memoryview(frame)[HEADER.size :])
+    return _GHASH.encrypt(_NONCES[frame[_FLAGS]], b"", memoryview(frame)[HEADER.size :])
 
 
 def encode(kind: Kind, body: bytes = b"", *, round_: int = 0, flags: int = 0) -> bytes:
@@ -95,7 +100,7 @@ def encode_data(
     for e, vector in enumerate(payload):
         if vector is not None:
             flags |= 1 << e
-            parts.append(np.ascontiguousarray(vector, "<f8"))
+            parts.append(np.ascontiguousarray(vector, _FLOAT))
             length += parts[-1].nbytes
     parts[0] = HEADER.pack(MAGIC, VERSION, Kind.DATA, 0, round_, length, flags)
     return b"".join(parts)
@@ -138,8 +143,8 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"a message begins with {stop_bytes} bytes of stop bits, but round {frame.round} has "
             f"{len(frame.body)} bytes"
         )
-    numbers = np.frombuffer(frame.body, "<f8", offset=stop_bytes)
-    if not np.isfinite(numbers).all():
+    numbers = np.frombuffer(frame.body, _FLOAT, offset=stop_bytes)
+    if not np.logical_and.reduce(np.isfinite(numbers)):
         place = int(np.argmin(np.isfinite(numbers)))
         raise WireError(
             f"numbers are finite, but number {place} of round {frame.round} is {numbers[place]}",
@@ -167,7 +172,9 @@ class Parser:
     """
 
     def __init__(self, longest: Mapping[Kind, int]):
-        self._longest = longest
+        self._rules = {
+            int(kind): (kind, length, _MOST_FLAGS.get(kind, 0)) for kind, length in longest.items()
+        }
         self._stage = memoryview(bytearray(_STAGE))
         self._start = self._end = 0  # the stage holds [start, end)
         self._head: tuple[Kind, int, int, int] | None = None  # kind, round, flags, length
@@ -180,7 +187,8 @@ class Parser:
             return self._body[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._end == _STAGE:
+            return self._stage
+        if self._end == _STAGE:
             rest = self._end - self._start
             self._stage[:rest] = bytes(self._stage[self._start : self._end])
             self._start, self._end = 0, rest
@@ -188,16 +196,25 @@ class Parser:
 
     def received(self, count: int) -> list[Frame]:
         """The frames that `count` more bytes complete."""
-        frames: list[Frame] = []
         if self._body is not None:
-            self._filled += count
-            if self._filled == len(self._body):
-                frames.append(self._finish(self._body))
-                self._body = None
-            return frames
+            return self._fill(self._body, count)
         self._end += count
-        while self._body is None and (frame := self._next()) is not None:
-            frames.append(frame)
+        frames: list[Frame] = []
+        while self._start < self._end:
+            if self._head is None:
+                if self._end - self._start < HEADER.size:
+                    break
+                self._head = self._judge(*HEADER.unpack_from(self._stage, self._start))
+                self._start += HEADER.size
+            kind, round_, flags, length = self._head
+            end = self._start + length
+            if end > self._end:
+                if length > _STAGE - HEADER.size:
+                    self._begin_body(length)
+                break
+            body = bytes(self._stage[self._start : end])
+            frames.append(Frame(kind, round_, flags, body))
+            self._start, self._head = end, None
         return frames
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -212,49 +229,43 @@ class Parser:
             rest = rest[count:]
         return frames
 
-    def _next(self) -> Frame | None:
+    def _begin_body(self, length: int) -> None:
         here = self._end - self._start
-        if self._head is None:
-            if here < HEADER.size:
-                return None
-            self._head = self._judge(self._stage[self._start : self._start + HEADER.size])
-            self._start += HEADER.size
-            here -= HEADER.size
-        length = self._head[3]
-        if here >= length:
-            body = bytes(self._stage[self._start : self._start + length])
-            self._start += length
-            return self._finish(body)
-        if length > _STAGE - HEADER.size:
-            body = memoryview(np.empty(length, np.uint8))
-            body[:here] = self._stage[self._start : self._end]
-            self._start = self._end = 0
-            self._body, self._filled = body, here
-        return None
+        self._body, self._filled = memoryview(np.empty(length, np.uint8)), here
+        self._body[:here] = self._stage[self._start : self._end]
+        self._start = self._end = 0
 
-    def _finish(self, body: bytes | memoryview) -> Frame:
-        assert self._head is not None
+    def _fill(self, body: memoryview, count: int) -> list[Frame]:
+        self._filled += count
+        if self._filled < len(body) or self._head is None:
+            return []
         kind, round_, flags, _ = self._head
-        self._head = None
-        return Frame(kind, round_, flags, body)
+        self._body = self._head = None
+        return [Frame(kind, round_, flags, body)]
 
-    def _judge(self, header: memoryview) -> tuple[Kind, int, int, int]:
-        magic, version, number, zero, round_, length, flags = HEADER.unpack(header)
+    def _judge(
+        self,
+        magic: bytes,
+        version: int,
+        number: int,
+        zero: int,
+        round_: int,
+        length: int,
+        flags: int,
+    ) -> tuple[Kind, int, int, int]:
         if magic != MAGIC:
             raise WireError(f"a frame begins with {MAGIC!r}, but here are {magic!r}")
         if version != VERSION:
             raise WireError(f"this agent speaks version {VERSION} of the protocol, not {version}")
-        if number not in self._longest or zero:
+        if number not in self._rules or zero:
             raise WireError(f"there is no frame of kind {number} with {zero} in the place of zero")
-        kind = Kind(number)
-        if length > self._longest[kind]:
+        kind, longest, most = self._rules[number]
+        if length > longest:
             raise WireError(
-                f"a {kind.name} frame has at most {self._longest[kind]} bytes here, but announces "
-                f"{length}"
+                f"a {kind.name} frame has at most {longest} bytes here, but announces {length}"
             )
-        if kind is Kind.DATA and length % 8:
+        if length % 8 and kind is Kind.DATA:
             raise WireError(f"a DATA frame holds whole float64, but announces {length} bytes")
-        most = {Kind.DATA: (1 << MOST_EXCHANGES) - 1, Kind.FIN: 1}.get(kind, 0)
         if flags > most:
             raise WireError(f"a {kind.name} frame has flags up to {most}, but they are {flags}")
         return kind, round_, flags, length

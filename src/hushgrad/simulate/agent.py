@@ -8,7 +8,7 @@ rounding does not drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,31 +76,60 @@ class OneAgent(View):
     def __init__(self, local: Local, k: int = 0):
         self.local = local
         self._known: dict[Links, Slots] = {}
-        self._drawn: dict[tuple[Stream, bool, bytes], tuple[int, NDArray[np.float64]]] = {}
+        self._kept: dict[object, Any] = {}
+        self._drawn: dict[object, tuple[int, NDArray[np.float64]]] = {}
+        self._columns: dict[tuple[type, str], list[tuple[int, float]]] = {}
         self.bind(k)
 
     def bind(self, k: int) -> None:
         """The view at iteration k."""
-        self.k = float(k)
-        self.counter = np.uint32(k)
+        self.k, self.counter = float(k), k
 
     def gradient(self, x: Array) -> Array:
         return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
+
+    def kept[T](self, key: object, make: Callable[[], T]) -> T:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    # ---- draws
 
     def _draw(
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
     ) -> Array:
         del links  # all are this agent's
-        ahead = 1 if once else max(1, min(_AHEAD, _MOST_AHEAD // max(1, slots.size)))
-        k = ONCE if once else int(self.counter)
-        address = (stream, once, slots.tobytes())
-        start, block = self._drawn.get(address, (None, None))
-        if block is None or start != k - k % ahead:
+        return self._drawn_ahead((stream, slots.tobytes()), stream, slots, once=once)
+
+    def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
+        """u at these slots, of which `address` is a short name."""
+        if once:
+            return self.kept((address, ONCE), lambda: self._uniforms(stream, ONCE, 1, slots)[0])
+        k = self.counter
+        start, block = self._drawn.get(address, (k, ()))
+        if not start <= k < start + len(block):
+            ahead = max(1, min(_AHEAD, _MOST_AHEAD // max(1, slots.size)))
             start = k - k % ahead
-            when = (np.arange(ahead) + start).astype(np.uint32)
-            block = self.local.draws.uniforms(stream, when, slots.ravel())
+            block = self._uniforms(stream, start, ahead, slots)
             self._drawn[address] = start, block
-        return block[k - start].reshape(slots.shape)
+        return block[k - start]
+
+    def _uniforms(self, stream: Stream, start: int, ahead: int, slots: Any) -> Array:
+        """(ahead, *slots) from iteration `start` on."""
+        when = (np.arange(ahead) + start).astype(np.uint32)
+        return self.local.draws.uniforms(stream, when, slots.ravel()).reshape(ahead, *slots.shape)
+
+    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
+        slots = self.kept((stream, slot), lambda: np.full((1, 1, 1), slot, np.uint32))
+        return self._drawn_ahead((stream, slot), stream, slots, once=once)
+
+    def link_uniforms(
+        self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
+    ) -> tuple[Array, Array]:
+        known = self._slots(links)
+        slots = self.kept((stream, links), lambda: np.concatenate([known.own, known.out]))
+        every = self._drawn_ahead((stream, links), stream, slots, once=once)
+        return every[:1], every[1:]
 
     def _slots(self, links: Links) -> Slots:
         if links not in self._known:
@@ -138,7 +167,13 @@ class OneAgent(View):
 
     def outgoing(self, asked: Round) -> tuple[dict[int, Payload], list[Vector]]:
         """What goes to each receiver, and for each exchange what stays here."""
-        pushed = [self._weigh(exchange) for exchange in exchanges(asked)]
+        pushed = [
+            self._pull(exchange) if isinstance(exchange, Pull) else self._push(exchange)
+            for exchange in exchanges(asked)
+        ]
+        if len(pushed) == 1:
+            ((out, own),) = pushed
+            return {i: (message,) for i, message in out.items()}, [own]
         receivers = sorted({i for out, _ in pushed for i in out})
         mail = {i: tuple(out.get(i) for out, _ in pushed) for i in receivers}
         return mail, [own for _, own in pushed]
@@ -148,76 +183,98 @@ class OneAgent(View):
     ) -> tuple[Array, ...]:
         """The sums that a step gets back, in the order of the senders' numbers."""
         me = self.local.number
+        senders = sorted({*box, me})
         sums: list[Array] = []
         for e, exchange in enumerate(exchanges(asked)):
-            total: Any = None
-            for j in sorted({*box, me}):
+            into = self._row(exchange.matrix) if isinstance(exchange, Pull) else None
+            parts: list[Vector] = []
+            for j in senders:
                 vector = own[e] if j == me else box[j][e]
-                if vector is None:
-                    continue
-                if isinstance(exchange, Pull) and j != me:
-                    vector = self._into(exchange.matrix, j) * vector
-                total = vector if total is None else total + vector
-            sums.append(total[None, :, None])
+                if vector is not None:
+                    parts.append(vector if into is None or j == me else into[j] * vector)
+            sums.append(_sum(parts)[None, :, None])
         return tuple(sums)
 
-    def _weigh(self, exchange: Push | Pull) -> tuple[dict[int, Vector], Vector]:
-        """({receiver: message}, own share) of one exchange."""
-        if isinstance(exchange, Pull):
-            vector: Vector = exchange.vector[0, :, 0]
-            own: Any = sum(self._own(A, u) for A, u in exchange.terms)
-            return dict.fromkeys(self.local.receivers[exchange.matrix.links], vector), own
+    def _pull(self, exchange: Pull) -> tuple[dict[int, Vector], Vector]:
+        """({receiver: message}, own share) of what receivers weigh."""
+        matrix, vector = exchange.matrix, exchange.vector[0, :, 0]
+        weights = self._public(matrix)
+        if isinstance(matrix, Lazy):
+            half = 0.5 * vector
+            own = weights.own * half + half
+        else:
+            own = weights.own * vector
+        return dict.fromkeys(self.local.receivers[matrix.links], vector), own
+
+    def _push(self, exchange: Push) -> tuple[dict[int, Vector], Vector]:
+        """({receiver: message}, own share) of what this agent weighs: columns add up to one, so
+        the own share is what remains of the whole.
+        """
         out: dict[int, Vector] = {}
-        whole: Any = 0.0
-        for matrix, vector in exchange.terms:
-            whole = whole + self._whole(matrix, vector)
-            for i, part in self._messages(matrix, vector):
-                out[i] = out[i] + part if i in out else part
-        own = whole - sum(out.values()) if out else whole
+        wholes: list[Vector] = []
+        for matrix, vector in exchange.terms.parts:
+            if isinstance(matrix, Shares):
+                whole = vector[0][0, :, 0] + vector[1].sum(0)[:, 0]
+                rows = zip(self.local.receivers[matrix.links], vector[1][:, :, 0], strict=True)
+                messages = [(i, part.copy()) for i, part in rows]
+            else:
+                u = vector[0, :, 0]
+                whole = u / matrix.scale[0, :, 0] if isinstance(matrix, Columns) else u
+                messages = [(i, weight * u) for i, weight in self._column(matrix)]
+            wholes.append(whole)
+            for i, message in messages:
+                if i in out:
+                    message += out[i]
+                out[i] = message
+        own = _sum(wholes) - _sum(list(out.values())) if out else _sum(wholes)
         if exchange.over is not None:
             awake = np.asarray(exchange.over).ravel() > 0
-            asleep = {
-                i
-                for i, on in zip(self.local.receivers[exchange.terms.links], awake, strict=True)
-                if not on
-            }
+            receivers = self.local.receivers[exchange.terms.links]
+            asleep = {i for i, on in zip(receivers, awake, strict=True) if not on}
             out = {i: message for i, message in out.items() if i not in asleep}
         return out, own
 
-    def _messages(self, matrix: Matrix, vector: Array) -> list[tuple[int, Vector]]:
+    def _column(self, matrix: Matrix) -> Iterable[tuple[int, float]]:
+        """(receiver, weight) of every link that a matrix uses."""
+        if isinstance(matrix, Columns):
+            weights = matrix.out[:, 0, 0].tolist()
+            return zip(self.local.receivers[matrix.links], weights, strict=True)
         if matrix.links is Links.NONE:
-            return []
-        receivers = self.local.receivers[matrix.links]
-        if isinstance(matrix, Shares):
-            return [(i, vector[1][n, :, 0]) for n, i in enumerate(receivers)]
-        u = vector[0, :, 0]
-        if isinstance(matrix, Columns):
-            return [(i, matrix.out[n, 0, 0] * u) for n, i in enumerate(receivers)]
-        weights = self._public(matrix)
-        return [(i, weights.out[i] * u) for i in receivers]
+            return ()
+        key = (type(matrix), _letter(matrix))
+        if key not in self._columns:
+            out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
+            receivers = self.local.receivers[matrix.links]
+            self._columns[key] = [(i, factor * out[i]) for i in receivers]
+        return self._columns[key]
 
-    def _whole(self, matrix: Matrix, vector: Array) -> Vector:
-        """The sum of all shares: columns add up to one."""
-        if isinstance(matrix, Shares):
-            return vector[0][0, :, 0] + vector[1].sum(0)[:, 0]
-        if isinstance(matrix, Columns):
-            return vector[0, :, 0] / matrix.scale[0, :, 0]
-        return vector[0, :, 0]
-
-    def _own(self, matrix: Matrix, vector: Array) -> Vector:
-        weight = 1.0 if matrix.links is Links.NONE else self._public(matrix).own
-        return weight * vector[0, :, 0]
+    def _row(self, matrix: Matrix) -> Mapping[int, float]:
+        """{sender: weight} of a public matrix."""
+        into = self._public(matrix).into
+        return {j: 0.5 * w for j, w in into.items()} if isinstance(matrix, Lazy) else into
 
     def _public(self, matrix: Matrix) -> LocalWeights:
-        if isinstance(matrix, Square):
-            return self.local.weights[matrix.of.name + "2"]
-        assert isinstance(matrix, Public)
-        return self.local.weights[matrix.name]
+        return self.local.weights[_letter(matrix)]
 
-    def _into(self, matrix: Matrix, sender: int) -> float:
-        if isinstance(matrix, Lazy):
-            return 0.5 * self.local.weights[matrix.of.name].into[sender]
-        return self._public(matrix).into[sender]
+
+def _letter(matrix: Matrix) -> str:
+    """The name under which an agent knows a public matrix."""
+    if isinstance(matrix, Lazy):
+        return matrix.of.name
+    if isinstance(matrix, Square):
+        return matrix.of.name + "2"
+    assert isinstance(matrix, Public)
+    return matrix.name
+
+
+def _sum(vectors: list[Vector]) -> Vector:
+    """From the first to the last; none of them is changed."""
+    if len(vectors) == 1:
+        return vectors[0]
+    total = vectors[0] + vectors[1]
+    for vector in vectors[2:]:
+        total += vector
+    return total
 
 
 class AgentDriver:

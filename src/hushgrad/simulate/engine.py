@@ -138,11 +138,20 @@ class Program:
         room = jnp.zeros((SAMPLES, trials))
         return lax.fori_loop(0, n, sample, (state, jnp.zeros(trials), room, room))
 
+    def _kept(self, args: Any, agent: Recorder, state: Any) -> tuple[Any, ...]:
+        """What is kept of an iteration: messages, who was awake, metrics, the iterates."""
+        return (
+            agent.wire,
+            agent.masks,
+            *self._metrics(args, state),
+            self.algorithm.estimate(state),
+        )
+
     def _record_first(self, args: Any, state: Any) -> Any:
         agent = Recorder(self._environment(args, state, self.algorithm.first), jnp.zeros((), int))
         state = drive(self.algorithm.first(agent, state), agent.answer)
         self.traffic["recorded first"] = agent.traffic
-        return state, (agent.wire, agent.masks, *self._metrics(args, state))
+        return state, self._kept(args, agent, state)
 
     def _record(self, args: Any, made: Made, state: Any, k: Any, n: int) -> Any:
         environment = self._environment(args, state, self.algorithm.step, made)
@@ -150,7 +159,7 @@ class Program:
         def iterate(state: Any, k: Any) -> Any:
             agent = Recorder(environment, k)
             state = self._step(agent, state)
-            return state, (agent.wire, agent.masks, *self._metrics(args, state))
+            return state, self._kept(args, agent, state)
 
         return lax.scan(iterate, state, k + jnp.arange(n))
 

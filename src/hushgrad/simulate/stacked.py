@@ -4,7 +4,6 @@ divergence.
 
 from __future__ import annotations
 
-import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from hushgrad.exchange import Links
 from hushgrad.simulate.book import AWAKE, TRACE, Book
 from hushgrad.simulate.checkpoint import Clock, Stopped
-from hushgrad.simulate.engine import CHUNK, SAMPLES, Program, Simulation
+from hushgrad.simulate.engine import CHUNK, SAMPLES, Simulation
 from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
@@ -93,23 +92,6 @@ def _run_block(order: Order, number: int, part: Ints) -> Outcome:
         if order.book is None:
             return _SampledBlock(order, simulation, order.x0[part], number).run()
         return _RecordedBlock(order, simulation, order.x0[part], number, part, order.book).run()
-
-
-class _Recording(Program):
-    """Gives the estimates of every recorded iteration beside its messages and metrics."""
-
-    def _metrics(self, args: Any, state: Any) -> Any:
-        return (*super()._metrics(args, state), self.algorithm.estimate(state))
-
-
-_cached_recording = functools.lru_cache(maxsize=64)(_Recording)
-
-
-def _recording(simulation: Simulation) -> Program:
-    try:
-        return _cached_recording(simulation.algorithm, simulation.plan)
-    except TypeError:  # parameters that cannot be hashed
-        return _Recording(simulation.algorithm, simulation.plan)
 
 
 class _SampledBlock:
@@ -247,7 +229,6 @@ class _RecordedBlock(_SampledBlock):
     def __init__(
         self, order: Order, simulation: Simulation, x0: Floats, number: int, part: Ints, book: Book
     ):
-        simulation.program = _recording(simulation)
         super().__init__(order, simulation, x0, number)
         self.part, self.book = part, book
         self.targets = set(order.samples.tolist())

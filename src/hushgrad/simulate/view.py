@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,11 @@ class View(abc.ABC):
     def _hold(self, values: Any) -> Any:
         """Where a compiler might recompute `values` in each consumer, keep them instead."""
         return values
+
+    def kept[T](self, key: object, make: Callable[[], T]) -> T:
+        """What `make` gives, the same in every iteration: an agent alone makes it once."""
+        del key
+        return make()
 
     # ---- draws
 

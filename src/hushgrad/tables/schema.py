@@ -30,7 +30,7 @@ _EXAMPLES = {
     Schedule: '{ kind = "constant", value = 0.02 }',
     Deviation: '{ kind = "harmonic", power = 2 }',
     Split: '{ kind = "fresh" }',
-    ZeroSum: '{ kind = "zero_sum", linear = 0.5 }',
+    ZeroSum: '{ kind = "zero_sum", linear = 1.0 }',
 }
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 _LISTS = (Sequence, Collection, Iterable, list, tuple)

@@ -6,7 +6,7 @@ secret weight is left. With the net inflow F^k = Σ_{j≠i} (v_ij^k − v_ji^k),
     PDG-DS      x_i^{k+1} = x_i^k − h_i^k + F^k                                      h = λg
     PDG-NDS     x_i^{k+1} = 2x_i^k − x_i^{k−1} − (h_i^k − h_i^{k−1}) + F^k
 
-**PDG-NDS** telescopes, in both forms, whatever the start (lazy: x^{−1} = x^0 and h^{−1} = 0; square:
+**PDG-NDS** telescopes, in both forms, whatever the start (lazy: x^{−1} = x^0, h^{−1} = 0; square:
 x_i^1 = x_i^0 − h_i^0 + F^0):
 
     Σ_{l≤k} F^l = h_i^k + x_i^{k+1} − x_i^k  →  λ g_i(θ*)
@@ -14,12 +14,12 @@ x_i^1 = x_i^0 − h_i^0 + F^0):
 The iterates come to rest, λ is known in the limit: g_i(θ*) by division, averaged over the last
 iterations so that ϱ averages out too.
 
-**PDG-DS** gives Σ_k s_k h_i^k = Σ_k s_k F^k + Σ_k (s_k − s_{k−1}) x_i^k for any weights s_k. Sums of
-h need no decay of λ, and windows [a, b] in ratio give Σ λ^k ≈ log b/a. The x_i^k are known from the
-messages themselves, Σ_{j≠i} v_ji = (1 − w_ii) x_i − (1 − b_ii) h_i, with the mean of b and h ≈
-λ g_i(θ*) for the last term; triangular windows average what that leaves. As h_i^k = λ^k (g_i(θ*) +
-H_i (x_i^k − θ*)), a regression over several windows on Σ s λ and on Σ s λ (x_i − x_i^end), in the
-directions where these move, separates g_i(θ*) from the approach to it.
+**PDG-DS** gives Σ_k s_k h_i^k = Σ_k s_k F^k + Σ_k (s_k − s_{k−1}) x_i^k for any weights s_k. Over
+[a, b] the stepsizes add up to about log b/a, however late. The x_i^k are known from the messages
+themselves, Σ_{j≠i} v_ji = (1 − w_ii) x_i − (1 − b_ii) h_i, with the mean of b and h ≈ λ g_i(θ*) for
+the last term; triangular windows average what that leaves. As h_i^k = λ^k (g_i(θ*) + H_i (x_i^k −
+θ*)), a regression over several windows on Σ s λ and on Σ s λ (x_i − x_i^end), in the directions
+where these move, separates g_i(θ*) from the approach to it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from hushgrad.privacy.attacks.pdg import (
     stepsizes,
     unfit,
     unheard,
+    unmasked,
 )
 from hushgrad.privacy.view import View
 
@@ -66,6 +67,7 @@ class Flow(Attack):
 
     def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
         g = _telescoped(view, target) if is_two_step(view) else _regressed(view, target)
+        g = unmasked(view, target, g)
         return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)
 
 

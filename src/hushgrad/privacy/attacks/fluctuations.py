@@ -44,7 +44,7 @@ from hushgrad.privacy.attacks.pdg import (
     stepsizes,
 )
 from hushgrad.privacy.view import View
-from hushgrad.stepsizes import Geometric, Harmonic
+from hushgrad.stepsizes import Deviation, Geometric, Harmonic
 
 type Floats = NDArray[np.float64]
 type Complex = NDArray[np.complex128]
@@ -81,11 +81,8 @@ def still_draws(view: View) -> str | None:
 
 def stepsize_spread(view: View) -> Floats:
     """λ^k / n^p or λ^k s^n, (n,): how much a fresh ϱ moves λ."""
-    deviation = cast("Private", view.algorithm).schedule.deviation
-    n = np.arange(1.0, view.iterations + 1)
-    if isinstance(deviation, Geometric):
-        return stepsizes(view, 0.0) * deviation.ratio**n
-    return stepsizes(view, 0.0) / n ** cast("Harmonic", deviation).power
+    deviation = cast("Deviation", cast("Private", view.algorithm).schedule.deviation)
+    return stepsizes(view, 0.0) * deviation.spread(np.arange(1.0, view.iterations + 1))
 
 
 def shrinking(view: View) -> float:
@@ -94,7 +91,7 @@ def shrinking(view: View) -> float:
     return deviation.ratio if is_two_step(view) and isinstance(deviation, Geometric) else 1.0
 
 
-def window(view: View, sizes: Floats) -> slice:
+def window(sizes: Floats) -> slice:
     """The iterations in which gradients rest and fluctuations of these sizes exceed rounding."""
     above = np.flatnonzero(sizes >= _ROUNDING)
     last = int(above[-1]) + 1 if len(above) else 0
@@ -124,7 +121,7 @@ def without_course(r: Floats, heard: slice) -> Floats:
 
 def spectra(view: View, pairs: Sequence[Pair], omega: Floats) -> Complex:
     """T_a(ω)_pq, (agents, frequencies, pairs, pairs)."""
-    z = shrinking(view) * np.exp(1j * omega)
+    z: Complex = shrinking(view) * np.exp(1j * omega)
     X = _propagation(view, z)
     H = np.empty((len(omega), len(pairs), view.n_agents), complex)
     for p, (j, i) in enumerate(pairs):
@@ -157,12 +154,11 @@ def mean_response(view: View, pairs: Sequence[Pair]) -> Floats:
 def _propagation(view: View, z: Complex) -> Complex:
     """X = −(zI − P + V/z)⁻¹, (frequencies, m, m)."""
     W, eye = mixing(view), np.eye(view.n_agents)
-    if not is_two_step(view):
-        P, V = W, 0 * W
-    elif is_square(view):
-        P, V = 2 * W, W @ W
-    else:
-        P, V = eye + W, (eye + W) / 2
+    P, V = {
+        (False, False): (W, 0 * W),
+        (True, False): (eye + W, (eye + W) / 2),
+        (True, True): (2 * W, W @ W),
+    }[is_two_step(view), is_square(view)]
     z = z[:, None, None]
     return -np.linalg.inv(z * eye - P + V / z)
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.privacy.attacks.base import Attack, Estimate
-from hushgrad.privacy.attacks.pdg import is_two_step, stepsizes, unheard
+from hushgrad.privacy.attacks.pdg import is_two_step, known_mask, stepsizes, unheard
 from hushgrad.privacy.attacks.span import Path, Span, lines_of
 from hushgrad.privacy.view import View
 
@@ -59,10 +59,9 @@ class ObjectiveFit(Attack):
         if fitted is None:
             return ()
         objective = _scale(fitted, path, stepsizes(view)[path.k]) * fitted
+        objective = objective - known_mask(view, target)
         H, q = objective[:, :-1], objective[:, -1]
-        found = [
-            Estimate(attack=self.name, target=target, quantity="objective", value=objective)
-        ]
+        found = [Estimate(attack=self.name, target=target, quantity="objective", value=objective)]
         curvature = np.trace(H) / view.dim
         if np.linalg.norm(H - curvature * np.eye(view.dim)) <= _ROUND * np.linalg.norm(H):
             found.append(
@@ -92,9 +91,9 @@ def _null_vector(x: Floats, directions: Floats, error: Floats) -> Floats | None:
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
     if values[-1] > _STANDS_OUT * values[-2]:
         return None
-    H = np.zeros((d, d))
-    H[upper] = vectors[-1, :-d]
-    H = (H + H.T - np.diag(np.diag(H))) / size
+    half = np.zeros((d, d))
+    half[upper] = vectors[-1, :-d]
+    H = (half + half.T - np.diag(np.diag(half))) / size
     fitted = np.column_stack([H, vectors[-1, -d:] - H @ middle])
     return fitted / np.linalg.norm(fitted)
 

@@ -87,12 +87,44 @@ def net_inflow(view: View, i: int) -> Floats:
 
 
 def mean_weights(view: View, i: int) -> dict[int, float]:
-    """E b_ji by receiver, i included: columns are exchangeable, or B = I on average."""
-    split = cast("Private", view.algorithm).splitting
-    receivers = view.out_links(i)
-    if isinstance(split, FreshSplit | PrivateConstantSplit):
-        return dict.fromkeys((*receivers, i), 1.0 / (len(receivers) + 1))
-    return dict.fromkeys(receivers, 0.0) | {i: 1.0}
+    """E b_ji by receiver, i included."""
+    split, receivers = cast("Private", view.algorithm).splitting, view.out_links(i)
+    if isinstance(split, PrivateConstantSplit) and split.own is not None:
+        own = 0.75 * split.own
+    elif isinstance(split, FreshSplit | PrivateConstantSplit):
+        own = 1.0 / (len(receivers) + 1)
+    else:  # isotropic shares have mean zero, and B = I keeps all
+        own = 1.0
+    return dict.fromkeys(receivers, (1.0 - own) / len(receivers)) | {i: own}
+
+
+def known_mask(view: View, target: int) -> Floats:
+    """[Q | c] (d, d + 1): what members share of the target's mask, and so can take off."""
+    found = np.zeros((view.dim, view.dim + 1))
+    for j in view.members:
+        share = view.own(j).shared.get(target)
+        if share is not None:
+            found[:, -1] += share.c
+            found[:, :-1] += 0.0 if share.Q is None else share.Q
+    return found
+
+
+def unmasked(view: View, target: int, g: Floats, x: Floats | None = None) -> Floats:
+    """g (…, d) less the known part of the mask at x (…, d), by default where members end."""
+    mask = known_mask(view, target)
+    if not mask.any():
+        return g
+    if x is None:
+        x = np.mean([view.own(j).x[-1] for j in view.members], axis=0)
+    return g - x @ mask[:, :-1] - mask[:, -1]
+
+
+def stepped_gradients(view: View, member: int) -> Floats:
+    """What a member steps with, its mask included, (n, d)."""
+    own = view.own(member)
+    if own.mask is None:
+        return own.gradients
+    return own.gradients + np.array([own.mask.gradient(x) for x in own.x[:-1]])
 
 
 class _Imagined:

@@ -38,6 +38,7 @@ never changes, as for a loss of rank one: there the feature's direction leaks in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,7 @@ from hushgrad.privacy.attacks.pdg import (
     stepsizes,
     unfit,
     unheard,
+    unmasked,
 )
 from hushgrad.privacy.view import View
 from hushgrad.stepsizes import Geometric, Harmonic
@@ -60,6 +62,7 @@ from hushgrad.stepsizes import Geometric, Harmonic
 type Floats = NDArray[np.float64]
 
 _EPS = 2.0**-52
+_ABOVE = 8  # times rounding: a shorter step has no direction
 _SAMPLES = 4  # columns of simulated rounding
 _NEAR = 8  # iterations either side that say how long a step usually is
 _LATE = 50  # iterations at the end in which only ϱ still moves
@@ -71,7 +74,7 @@ class Lines:
     """Of each iteration, what the messages say up to a multiple of the step."""
 
     u: Floats  # (n, d) unit vectors along the step, sign arbitrary
-    noise: Floats  # (n,) rounding in `combined`, relative to nothing
+    noise: Floats  # (n,) rounding in `combined`, infinite where u is not known
     rows: Floats  # (rank, 2) combinations of (x^k, x^{k−1})
     combined: Floats  # (n, rank, d) their values up to multiples of u^k
 
@@ -119,7 +122,7 @@ class Span(Attack):
 
     def path(self, view: View, target: int, lines: Lines) -> Path:
         """x_i^k and h_i^k of the iterations in which they are determined."""
-        n = min(self.first + 1, view.iterations)
+        n = min(self.first + 2, view.iterations)  # x^k needs the messages of k
         F = net_inflow(view, target)[:n]
         x, off = _solve(view, lines, F)
         before, after = x[:-1], x[1:]
@@ -139,23 +142,21 @@ def heard_receivers(view: View, i: int) -> list[int]:
 def lines_of(view: View, target: int) -> Lines:
     """The directions and what the messages fix besides."""
     receivers = heard_receivers(view, target)
-    C, V = coefficients(view, target, receivers), messages(view, target, receivers)
+    C, sent = coefficients(view, target, receivers), messages(view, target, receivers)
+    V = np.nan_to_num(sent)
     rank = _rank(C)
     left, size, right = np.linalg.svd(C)
-    first = V[0].copy() if is_square(view) else None
-    V = np.nan_to_num(V)
     spread = np.einsum("jr,njd->nrd", left[:, rank:], V)  # − (Σ_j n_j b_ji) s for each n
-    _, length, axes = np.linalg.svd(spread, full_matrices=False)
-    long = length[:, 0]
-    usual = np.convolve(long, np.ones(2 * _NEAR + 1), "same") / (2 * _NEAR + 1)
-    with np.errstate(divide="ignore"):
-        unsure = np.where(long > 0, np.maximum(1.0, usual / long), np.inf)
-    noise = _EPS * np.abs(V).max(axis=(1, 2)) * unsure / size[:rank].min()
+    _, lengths, axes = np.linalg.svd(spread, full_matrices=False)
+    length, rounding = lengths[:, 0], _EPS * np.abs(V).max(axis=(1, 2))
+    usual = np.convolve(length, np.ones(2 * _NEAR + 1), "same") / (2 * _NEAR + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unsure = np.where(length > _ABOVE * rounding, np.maximum(1.0, usual / length), np.inf)
+        noise = rounding * unsure / size[:rank].min()
     combined = np.einsum("jr,njd->nrd", left[:, :rank] / size[:rank], V)
-    if first is not None:  # v_ji = w_ji x_i^0: the start in clear
-        heard = np.isfinite(first[:, 0])
-        w = C[heard, :1] / 2
-        combined[0] = np.linalg.lstsq(w, first[heard], rcond=None)[0] if heard.any() else np.nan
+    if is_square(view):  # v_ji = w_ji x_i^0: the start in clear
+        heard = np.isfinite(sent[0, :, 0])
+        combined[0] = np.linalg.lstsq(C[heard, :1] / 2, sent[0, heard], rcond=None)[0]
     return Lines(axes[:, 0], noise, right[:rank], combined)
 
 
@@ -183,13 +184,13 @@ def _directions(view: View, target: int, lines: Lines) -> tuple[Estimate, ...]:
 def _estimates(view: View, target: int, path: Path) -> tuple[Estimate, ...]:
     if not len(path.k):
         return ()
-    lam = stepsizes(view)[path.k, None]
+    g = unmasked(view, target, path.h / stepsizes(view)[path.k, None], path.x)
     later = path.k >= 1  # λ^0 may be anything between 0 and its bound
-    of = {"attack": Span.name, "target": target}
+    of = partial(Estimate, attack=Span.name, target=target)
     return (
-        Estimate(**of, quantity="position", k=path.k, value=path.x),
-        Estimate(**of, quantity="scaled gradient", k=path.k, value=path.h),
-        Estimate(**of, quantity="gradient", k=path.k[later], value=(path.h / lam)[later]),
+        of(quantity="position", k=path.k, value=path.x),
+        of(quantity="scaled gradient", k=path.k, value=path.h),
+        of(quantity="gradient", k=path.k[later], value=g[later]),
     )
 
 
@@ -205,9 +206,9 @@ def _solve(view: View, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
         rows = _equations(view, lines, F, across, k, scale)
         rows = np.column_stack([rows, rng.normal(size=(len(rows), _SAMPLES))])
         carried = np.insert(carried, [2 * d] * d, 0.0, axis=1)  # x^{k+1} joins
-        R = np.linalg.qr(np.concatenate([rows, carried]), mode="r")
-        solved.append(R[:d])
-        carried = R[d : 3 * d, d:]
+        triangle = np.linalg.qr(np.concatenate([rows, carried]), mode="r")
+        solved.append(triangle[:d])
+        carried = triangle[d : 3 * d, d:]
     solution = np.linalg.solve(carried[:, : 2 * d], carried[:, 2 * d :]).reshape(2, d, -1)
     x = list(solution[::-1])  # latest first
     for R in reversed(solved):

@@ -62,7 +62,7 @@ class Whitening(Attack):
             return "splits are not constant"
         if reason := still_draws(view):
             return f"{reason}, so nothing does"
-        heard = window(view, stepsize_spread(view))
+        heard = window(stepsize_spread(view))
         if heard.stop - heard.start < _LEAST:
             return f"the fluctuations last {heard.stop} iterations"
         return None
@@ -72,7 +72,7 @@ class Whitening(Attack):
         if len(pairs) * view.dim * self.past > _MOST:
             pairs = [pair for pair in pairs if pair[1] == target]
         sizes = stepsize_spread(view)
-        heard = window(view, sizes)
+        heard = window(sizes)
         r = without_course(seen(view, pairs)[heard] / sizes[heard, None, None], heard)
         if not is_steady(r):
             return ()

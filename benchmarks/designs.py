@@ -1,0 +1,224 @@
+"""`python -m benchmarks.designs`: what privacy designs of PDG cost, and what they hide.
+
+Every design runs on the same random problems, networks and stepsizes. Three tables: iterations to
+a relative error of 1e-6 against the paper's design; which size of quadratic masks networks hold;
+how far an attacker who knows everything but one partner's share is off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import hushgrad as hg
+from hushgrad.errors import RiskWarning
+from hushgrad.simulate.masking import mask_sizes
+
+LAM_L = (0.03, 0.1, 0.3, 1.0)
+PARTS = (0.1, 0.2, 0.3, 0.5, 1.0)  # quadratic / (1 − η)
+LONGEST = 36_000  # iterations; slower ones count as not converged
+EVERY = 5
+
+S, P, Z = hg.stepsizes, hg.splits, hg.masks.zero_sum
+ONCE = S.geometric(0.5, drawn="once")
+
+type Design = Callable[[Any], Any]  # stepsize → algorithm
+
+
+def nds(**chosen: Any) -> Design:
+    return lambda schedule: hg.PDGNDS(stepsize=schedule, **chosen)
+
+
+def with_deviation(deviation: Any, **chosen: Any) -> Design:
+    return lambda schedule: hg.PDGNDS(stepsize=schedule.deviating(deviation), **chosen)
+
+
+DESIGNS: dict[str, Design] = {
+    "paper": nds(),
+    "constant split, ϱ once": with_deviation(ONCE, split=P.private_constant()),
+    "isotropic, ϱ once": with_deviation(ONCE, split=P.isotropic()),
+    "masks, fresh split": with_deviation(ONCE, masks=Z()),
+    "masks, isotropic": nds(design="recommended", split=P.isotropic()),
+    "masks, own share drawn alike": nds(design="recommended", split=P.private_constant()),
+    "masks, ratio 0.9": with_deviation(S.geometric(0.9, drawn="once"), design="recommended"),
+    "linear masks only": nds(design="recommended", masks=Z(quadratic=0)),
+    "recommended": nds(design="recommended"),
+}
+
+
+def estimation(m: int, d: int, trials: int) -> Any:
+    return hg.problems.estimation(n_agents=m, s=d + 1, d=d, trials=trials)
+
+
+def regression(m: int, d: int) -> tuple[list[Any], list[Any]]:
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=d)
+    X = [rng.normal(size=(30 + 5 * i, d)) for i in range(m)]
+    return X, [x @ theta + 0.3 * rng.normal(size=len(x)) for x in X]
+
+
+def logistic(m: int, d: int) -> Any:
+    X, y = regression(m, d)
+    return hg.problems.logistic(X, [np.sign(v) for v in y], regularisation=5.0)
+
+
+def cases(trials: int) -> Iterator[tuple[str, Any, Any]]:
+    """(name, problem, network): `trials` problems each of estimation, draws of one otherwise."""
+    g = hg.graphs
+    for name, graph, d in (
+        ("paper's graph", g.paper(), 2),
+        ("paper's graph", g.paper(), 1),
+        ("ring 10", g.ring(10), 2),
+        ("path 6", g.path(6), 2),
+        ("star 8", g.star(8), 2),
+        ("complete 6", g.complete(6), 5),
+        ("random 20", g.erdos_renyi(20, 0.25, seed=1), 2),
+        ("4-regular 30", g.random_regular(30, 4, seed=1), 5),
+        ("ring 50", g.ring(50), 10),
+    ):
+        yield f"estimation d={d}, {name}", estimation(graph.n_agents, d, trials), hg.Network(graph)
+    sparse = g.erdos_renyi(12, 0.3, seed=7)
+    yield "rendezvous, random 12", hg.problems.rendezvous(n_agents=12), hg.Network(sparse)
+    ridge = hg.problems.ridge(*regression(5, 4), regularisation=1.0)
+    yield "ridge d=4, paper's graph", ridge, hg.Network(g.paper())
+    yield "logistic d=3, ring 6", logistic(6, 3), hg.Network(g.ring(6))
+
+
+def to_1e_6(run: Any) -> Any:
+    """Per trial, the first iteration after which the relative error stays below 1e-6, or inf."""
+    size = np.linalg.norm(np.atleast_2d(run.solution), axis=1)[:, None]
+    above = ~(run.error <= 1e-6 * size)
+    after = above.shape[1] - np.argmax(above[:, ::-1], axis=1)
+    reached = np.append(run.iterations, np.inf)
+    return reached[np.minimum(after, above.shape[1])]
+
+
+def iterations(design: Design, problem: Any, network: Any, lam: float, trials: int) -> Any:
+    """(iterations to 1e-6, last relative error), each (trials,)."""
+    n = 4000
+    while True:
+        run = hg.run(
+            design(S.constant(lam)), problem, network, iterations=n, trials=trials,
+            record_every=EVERY, seed=1, progress=False,
+        )  # fmt: skip
+        reached = to_1e_6(run)
+        lost = any(status.startswith("diverged") for status in run.status)
+        if np.isfinite(reached).all() or lost or n >= LONGEST:
+            size = np.linalg.norm(np.atleast_2d(run.solution), axis=1)
+            return reached, run.error[:, -1] / size
+        n *= 3
+
+
+def costs(trials: int, lam_l: tuple[float, ...]) -> None:
+    """Iterations to 1e-6: the paper's, and the median and largest ratio of every other design."""
+    for name, problem, network in cases(trials):
+        for steps in lam_l:
+            print(f"\n{name}, 1 − η = {1 - network.eta:.3f}, λL = {steps}")
+            base: Any = None
+            for label, design in DESIGNS.items():
+                lam = steps / problem.smoothness()
+                reached, last = iterations(design, problem, network, lam, trials)
+                base = reached if base is None else base
+                ratio = np.where(np.isfinite(reached), reached, np.inf) / base
+                print(
+                    f"  {label:30s} {np.median(reached):8.0f}  median {np.median(ratio):5.2f}×"
+                    f"  largest {ratio.max():5.2f}×  not converged {np.isinf(reached).sum():2d}"
+                    f"  last error {np.max(last):.0e}",
+                    flush=True,
+                )
+
+
+def graphs() -> dict[str, Any]:
+    g = hg.graphs
+    return {
+        "complete 3": g.complete(3), "complete 10": g.complete(10), "path 4": g.path(4),
+        "ring 6": g.ring(6), "ring 10": g.ring(10), "star 5": g.star(5), "star 10": g.star(10),
+        "star 30": g.star(30), "random 20": g.erdos_renyi(20, 0.25, seed=1),
+        "4-regular 30": g.random_regular(30, 4, seed=1), "grid 5×5": g.grid(5, 5),
+    }  # fmt: skip
+
+
+def held(trials: int) -> None:
+    """Of `trials` problems and masks each, how many fail to contract, λL = 0.05."""
+    print("\nnot held, of", trials, "draws: quadratic / (1 − η) =", *PARTS)
+    for name, graph in graphs().items():
+        counts: list[int] = []
+        for part in PARTS:
+            problem, network = estimation(graph.n_agents, 2, trials), hg.Network(graph)
+            masks = Z(quadratic=part * (1 - network.eta))
+            algorithm = hg.PDGNDS(
+                design="recommended", masks=masks, stepsize=S.constant(0.05 / problem.smoothness())
+            )
+            run = hg.run(
+                algorithm, problem, network, iterations=6000, record_every=2000, trials=trials,
+                progress=False,
+            )  # fmt: skip
+            counts.append(int((~(run.error[:, -1] < run.error[:, 1])).sum()))
+        print(f"  {name:14s} 1 − η = {1 - hg.Network(graph).eta:.3f} ", *counts, flush=True)
+
+
+def hidden(trials: int) -> None:
+    """‖share of one partner‖ over ‖g_i(θ*)‖ and ‖H_i‖; the guess of H_i is the others' mean."""
+    print("\nrelative error with one honest partner, median (10 % quantile)")
+    rng = np.random.default_rng(0)
+    for name, problem, network in cases(trials):
+        for steps in (0.03, 0.1, 0.3):
+            schedule = S.constant(steps / problem.smoothness())
+            sizes = mask_sizes(
+                hg.PDGNDS(design="recommended", stepsize=schedule), network, problem.dim
+            )
+            errors = np.array([
+                one_partner(problem, sizes, trial, i, rng)
+                for trial in range(problem.n_trials or 1)
+                for i in range(problem.n_agents)
+            ])  # fmt: skip
+            g, H, guess = (f"{np.median(e):.3g} ({np.quantile(e, 0.1):.2g})" for e in errors.T)
+            print(f"  {name:34s} λL = {steps:<5} g(θ*) {g:16s} H {H:16s} guessed H {guess}")
+
+
+def one_partner(problem: Any, sizes: Any, trial: int, i: int, rng: Any) -> tuple[float, ...]:
+    """Relative errors of g_i(θ*) and H_i as seen, and of H_i as guessed."""
+    own = None if problem.n_trials is None else trial
+    theta = np.atleast_2d(problem.solution())[trial]
+    c, Q = sizes.parts(sizes.share(rng.uniform(size=sizes.count)))
+    g = problem.local_gradient(i, own)(theta)
+    H = [hessian(problem.local_gradient(j, own), theta) for j in range(problem.n_agents)]
+    others = np.mean([H[j] for j in range(problem.n_agents) if j != i], axis=0)
+    size = np.linalg.norm(H[i])
+    return (
+        float(np.linalg.norm(c + Q @ theta) / np.linalg.norm(g)),
+        float(np.linalg.norm(Q) / size),
+        float(np.linalg.norm(H[i] - others) / size),
+    )
+
+
+def hessian(gradient: Any, theta: Any, step: float = 1e-4) -> Any:
+    return np.array([
+        (gradient(theta + step * e) - gradient(theta - step * e)) / (2 * step)
+        for e in np.eye(len(theta))
+    ])  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.designs", description=__doc__)
+    parser.add_argument("--trials", type=int, default=20, help="problems of each kind")
+    parser.add_argument("--lam-l", type=float, nargs="+", default=LAM_L, help="stepsizes times L")
+    tables = ("hidden", "held", "costs")
+    parser.add_argument("--only", choices=tables, nargs="+", default=tables)
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", RiskWarning)
+    if "hidden" in options.only:
+        hidden(options.trials)
+    if "held" in options.only:
+        held(options.trials)
+    if "costs" in options.only:
+        costs(options.trials, tuple(options.lam_l))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,235 @@
+"""`hushgrad audit`: what each adversary learns in a study's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgrad.cli.run import pick_row
+from hushgrad.cli.terminal import (
+    Format,
+    Iterations,
+    OutputFormat,
+    Quiet,
+    Row,
+    Seed,
+    collecting_risks,
+    console,
+    note,
+    print_json,
+)
+from hushgrad.errors import DivergedError, InputError
+
+if TYPE_CHECKING:
+    from hushgrad.algorithms.base import Algorithm
+    from hushgrad.privacy.adversaries import Adversary
+    from hushgrad.privacy.audit import Usual
+    from hushgrad.privacy.findings import Audit
+    from hushgrad.studies import Study
+    from hushgrad.studies.study import Built
+
+EPILOG = """
+[bold]Examples[/bold]
+
+hushgrad audit study.toml
+
+hushgrad audit study.toml --adversary neighbours --agent 0 --out results
+
+hushgrad audit study.toml --adversary 2,3 --format json
+
+hushgrad audit study.toml --compare --out results
+
+Exit code 0 says that the audit was done, not that nothing was found.
+"""
+
+
+def audit(
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="The study, a TOML file (see 'hushgrad new').")
+    ],
+    adversary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO",
+            help="eavesdropper, neighbour (each alone), neighbours (all of an agent's together), "
+            "or agents that collude, as 2,3. May be repeated. Default: the first three.",
+        ),
+    ] = None,
+    agent: Annotated[
+        list[int] | None,
+        typer.Option(min=0, metavar="N", help="Attack this agent only. May be repeated."),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Put the designs of PDG-DS and PDG-NDS side by side instead."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Write the page and the JSON into this directory."
+        ),
+    ] = None,
+    output: OutputFormat = Format.TEXT,
+    row: Row = None,
+    iterations: Iterations = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+) -> None:
+    """Attack every algorithm of a study and say who learns what.
+
+    The first trial of each algorithm is run with all its messages kept. Every attack of the lab
+    that an adversary can try is tried, and its estimates are held against the truth and against
+    the best guess without messages. --out writes a page to look at.
+    """
+    from hushgrad.studies import load_study
+
+    who = None if adversary is None else [_adversary(text) for text in adversary]
+    name = study.stem if row is None else f"{study.stem}-row{row}"
+    with collecting_risks(quiet=quiet) as risks:
+        chosen = _single(pick_row(load_study(study), row), study).with_run(
+            iterations=iterations, trials=1, seed=seed
+        )
+        audits = list(_audits(chosen, who, agent, compare=compare, quiet=quiet))
+    files = [] if out is None else _write(audits, out, f"{name}-audit")
+    if output is Format.JSON:
+        print_json(
+            {
+                "study": str(study),
+                "row": row,
+                "warnings": risks,
+                "audits": [a.record() for a in audits],
+                "files": [str(path) for path in files],
+            }
+        )
+        return
+    _print(audits, name, with_agents=not compare)
+    if files and not quiet:
+        note(f"wrote {', '.join(map(str, files))}")
+
+
+def _adversary(text: str) -> Adversary | Usual:
+    from hushgrad.privacy.adversaries import Curious
+    from hushgrad.privacy.audit import USUAL
+
+    for usual in USUAL:
+        if text == usual:
+            return usual
+    try:
+        return Curious(frozenset(int(part) for part in text.split(",")))
+    except ValueError:
+        raise InputError(
+            f"--adversary is {', '.join(USUAL)} or agents' numbers as 2,3, but it is {text!r}."
+        ) from None
+
+
+def _single(study: Study, path: Path) -> Study:
+    if study.is_swept:
+        raise InputError(
+            f"an audit takes one setting, but {path} is a sweep of {len(study.sweep())} rows. "
+            "Pick one with --row."
+        )
+    return study
+
+
+def _audits(
+    study: Study,
+    who: Sequence[Adversary | Usual] | None,
+    agents: Sequence[int] | None,
+    *,
+    compare: bool,
+    quiet: bool,
+) -> Iterator[Audit]:
+    """One audit for each algorithm, or design, that stays finite."""
+    from hushgrad.privacy.audit import audit as audit_run
+    from hushgrad.simulate.run import run
+
+    built = study.build()
+    progress = False if quiet else None
+    options = built.options | {"transcript": True, "progress": progress}
+    diverged: list[str] = []
+    algorithms = _designs(built, study.name) if compare else built.algorithms
+    for label, algorithm in algorithms.items():
+        done = run(algorithm, built.problem, built.network, label=label, **options)
+        try:
+            yield audit_run(done, who, agents=agents, coalitions=not compare, progress=progress)
+        except DivergedError as error:
+            diverged.append(str(error))
+            if not quiet:
+                note(str(error))
+    if len(diverged) == len(algorithms):
+        raise DivergedError(f"nothing is left to audit. {diverged[0]}")
+
+
+def _designs(built: Built, name: str) -> dict[str, Algorithm]:
+    from hushgrad.algorithms.base import Private
+    from hushgrad.privacy.designs import designs
+
+    private = [a for a in built.algorithms.values() if isinstance(a, Private)]
+    if not private:
+        raise InputError(
+            f"--compare puts the designs of PDGDS and PDGNDS side by side, but {name} has neither. "
+            "Add one of them to the study."
+        )
+    methods = {(a.title, getattr(a, "form", None)): a for a in private}
+    return {
+        design if len(methods) == 1 else f"{algorithm.title} {design}": variant
+        for algorithm in methods.values()
+        for design, variant in designs(algorithm).items()
+    }
+
+
+def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
+    from hushgrad.privacy.page import write_page
+    from hushgrad.simulate.export import strict_json
+    from hushgrad.simulate.plots import replacing
+
+    page = write_page(audits, out / f"{name}.html", title=f"Privacy audit: {name}")
+    document = out / f"{name}.json"
+    with replacing(document) as partial:
+        partial.write_text(strict_json([a.record() for a in audits]), encoding="utf-8")
+    return [page, document]
+
+
+def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
+    from hushgrad.privacy.tables import HEADINGS, KINDS, counts, rows, size
+
+    kinds = list(dict.fromkeys(kind for a in audits for kind in a.kinds))
+    heads = ["method", *(KINDS.get(kind, kind) for kind in kinds), "error", "to 1e-6"]
+    lines = [
+        [
+            a.label,
+            *(counts(a, kind) for kind in kinds),
+            size(a.accuracy),
+            str(a.iterations_to_1e_6 or "–"),
+        ]
+        for a in audits
+    ]
+    out = console()
+    out.print(_table(title, heads, lines))
+    for a in audits if with_agents else ():
+        coalitions = {str(c.agent): str(c) for c in a.coalitions}
+        out.print(
+            _table(
+                a.label,
+                [*HEADINGS, "smallest coalition"],
+                [[*line, coalitions.pop(line[0], "")] for line in rows(a)],
+            )
+        )
+
+
+def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text  # labels are the user's, not markup
+
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for n, head in enumerate(heads):
+        table.add_column(Text(head), style="bold" if n == 0 else None, overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    return table

@@ -1,0 +1,80 @@
+"""The mask of one agent's objective, from keys that it shares with its partners.
+
+Two partners have each other's certificates, and so a secret that nobody else can know (X25519).
+With the run's name it gives the key of their share: another run, another share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hushgrad.algorithms.base import Private
+from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
+from hushgrad.errors import ConfigError
+from hushgrad.masks import Floats, Mask, Uniforms
+from hushgrad.runtime.config import AgentConfig
+from hushgrad.runtime.identity import load_certificate, load_identity, shared_secret
+from hushgrad.runtime.secret import WORDS, as_uniforms, derive, keystream
+
+
+def masked(config: AgentConfig, gradient: Callable[[Floats], Any]) -> Callable[[Floats], Any]:
+    """The gradient of the masked objective; the gradient itself where nothing is masked."""
+    mask = mask_of(config)
+    return gradient if mask is None else mask.over(gradient)
+
+
+def mask_of(config: AgentConfig) -> Mask | None:
+    """This agent's part of the run's zero-sum mask."""
+    run, algorithm = config.run, config.run.algorithm
+    if not isinstance(algorithm, Private) or algorithm.masking is None:
+        return None
+    sizes = algorithm.mask_sizes(run.dim, run.eta)
+    if not sizes.linear and not sizes.quadratic:
+        return None
+    pair = _agreed(config) if run.seed is None else _seeded(run.seed, config.number)
+    return algorithm.masking.mask(config.number, sizes, n_agents=run.n_agents, pair_uniforms=pair)
+
+
+def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
+    """Uniforms from what each pair's certificates agree on."""
+    identity = load_identity(config.key, config.certificate, name=config.name)
+    partners = {partner.number: partner for partner in config.partners}
+
+    def of(number: int) -> Uniforms:
+        if number not in partners:
+            raise ConfigError(
+                f"agent {config.number} masks with agent {number}, but there is no [[partner]] of "
+                "that number. Add it, with its certificate."
+            )
+        partner = partners[number]
+        certificate = load_certificate(partner.certificate, name=partner.name)
+        secret = shared_secret(identity, certificate)
+        key = derive(secret, purpose="mask", run=config.run.id)
+        return lambda n: _first(n, key)
+
+    return of
+
+
+def _first(n: int, key: bytes) -> Floats:
+    """n uniforms of a pair."""
+    blocks = -(-n // WORDS)
+    return as_uniforms(keystream(key, (Stream.MASK, 0, 0), 0, blocks).ravel()[:n])
+
+
+def _seeded(seed: int, me: int) -> Callable[[int], Uniforms]:
+    """The simulator's: anyone with the seed can repeat them."""
+
+    def of(number: int) -> Uniforms:
+        low, high = np.array([min(me, number)]), np.array([max(me, number)])
+        key = pair_keys(trial_keys(seed, [0]), low, high)
+
+        def first(n: int) -> Floats:
+            slots = np.arange(n, dtype=np.uint32)[:, None, None]
+            return uniforms(key, (np.full_like(slots, ONCE), slots))[:, 0, 0]
+
+        return first
+
+    return of

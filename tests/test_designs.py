@@ -1,0 +1,225 @@
+"""The paper's design stays the default; the recommended one hides more and stays exact."""
+
+import numpy as np
+import pytest
+
+import cases
+import hushgrad as hg
+from hushgrad.errors import AlgorithmError, StudyError
+from hushgrad.simulate.masking import mask_sizes
+from hushgrad.studies import parse_study
+
+PAPER = hg.Network(hg.graphs.paper())
+S = hg.stepsizes
+
+
+@pytest.mark.parametrize("cls", [hg.PDGDS, hg.PDGNDS])
+def test_without_a_word_the_design_is_the_papers(cls):
+    algorithm = cls()
+    assert algorithm.schedule.deviation == S.harmonic()
+    assert algorithm.splitting == hg.splits.fresh()
+    assert algorithm.masking is None
+
+
+@pytest.mark.parametrize("cls", [hg.PDGDS, hg.PDGNDS])
+def test_the_recommended_design_fluctuates_in_nothing_and_masks(cls):
+    algorithm = cls(design="recommended")
+    assert algorithm.schedule.deviation == S.geometric(0.5, drawn="once")
+    assert algorithm.splitting == hg.splits.private_constant(own=0.45)
+    assert algorithm.masking == hg.masks.zero_sum()
+    assert algorithm.label.endswith(", recommended")
+
+
+def test_parameters_stay_as_given_and_explicit_ones_override_the_design():
+    plain = hg.PDGNDS(design="recommended")
+    assert plain.split is None
+    assert plain.masks is None
+    assert plain.stepsize.deviation is None
+    chosen = hg.PDGNDS(
+        design="recommended",
+        stepsize=S.constant(0.01, S.none()),
+        split=hg.splits.identity(),
+        masks=hg.masks.zero_sum(linear=2.0, quadratic=0),
+    )
+    assert chosen.schedule.deviation == S.none()
+    assert chosen.splitting == hg.splits.identity()
+    assert chosen.masking == hg.masks.zero_sum(linear=2.0, quadratic=0)
+
+
+def test_an_unknown_design_is_refused():
+    with pytest.raises(AlgorithmError, match="'paper' and 'recommended', but design = 'best'"):
+        hg.PDGDS(design="best")
+
+
+@pytest.mark.parametrize("own", [0, 1, -0.5, "half", True])
+def test_an_own_share_that_is_no_part_is_refused(own):
+    with pytest.raises(AlgorithmError, match="0 < own < 1"):
+        hg.splits.private_constant(own=own)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "agents"])
+def test_an_agent_without_links_keeps_its_whole_step(engine):
+    alone = hg.Network(hg.graphs.path(1))
+    run = hg.run(
+        hg.PDGNDS(design="recommended", stepsize=S.constant(0.2)),
+        hg.problems.rendezvous([[3.0, 4.0]]), alone, iterations=200, engine=engine,
+    )  # fmt: skip
+    assert run.error[0, -1] < 1e-12
+
+
+# ---- study files
+
+STUDY = """
+[network]
+graph = "paper"
+[problem]
+kind = "rendezvous"
+[[algorithm]]
+name = "PDGNDS"
+design = "recommended"
+masks = { kind = "zero_sum", linear = 0.25, n_partners = 2 }
+[run]
+iterations = 20
+"""
+
+
+def test_a_study_says_the_design_in_one_word_and_masks_in_a_table(tmp_path):
+    (algorithm,) = parse_study(STUDY, tmp_path).algorithms.values()
+    assert algorithm == hg.PDGNDS(
+        design="recommended", masks=hg.masks.zero_sum(linear=0.25, n_partners=2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"recommended"', '"best"', r'design = "best" is not one of "paper", "recommended"'),
+        ("linear = 0.25", "linaer = 0.25", r"masks.linaer is not a key.*linear"),
+        ('"zero_sum"', '"zerosum"', r'masks.kind = "zerosum".*zero_sum'),
+        ("linear = 0.25", "linear = -1", r"linear = -1"),
+        ('{ kind = "zero_sum", linear = 0.25, n_partners = 2 }', "true", r"a table with a kind"),
+    ],
+)
+def test_a_study_with_a_bad_design_or_mask_is_refused_in_its_place(old, new, said, tmp_path):
+    with pytest.raises(StudyError, match=r"(?s)algorithm.*" + said):
+        list(parse_study(STUDY.replace(old, new), tmp_path).algorithms)
+
+
+# ---- exact, as fast, and hidden
+
+
+def to_1e_6(run):
+    """Per trial, the iteration from which on the relative error stays below 1e-6."""
+    size = np.linalg.norm(np.atleast_2d(run.solution), axis=1)[:, None]
+    above = run.error > 1e-6 * size
+    assert not above[:, -1].any()
+    last = above.shape[1] - 1 - np.argmax(above[:, ::-1], axis=1)
+    return run.iterations[last + 1]
+
+
+def regression(seed=0, m=5, d=3):
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(30 + 5 * i, d)) for i in range(m)]
+    theta = rng.normal(size=d)
+    return X, [x @ theta + 0.3 * rng.normal(size=len(x)) for x in X]
+
+
+def problems():
+    X, y = regression()
+    return {
+        "estimation": hg.problems.estimation(s=6, d=2, trials=20),
+        "rendezvous": hg.problems.rendezvous(n_agents=5),
+        "ridge": hg.problems.ridge(X, y, regularisation=1.0),
+        "logistic": hg.problems.logistic(X, [np.sign(v) for v in y], regularisation=5.0),
+    }
+
+
+@pytest.mark.parametrize("name", problems())
+def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterations(name):
+    problem = problems()[name]
+    step = S.constant(0.1 / problem.smoothness())
+    paper, ours = (
+        hg.run(
+            hg.PDGNDS(stepsize=step, design=design), problem, PAPER, iterations=3000, trials=20,
+            record_every=5,
+        )
+        for design in ("paper", "recommended")
+    )  # fmt: skip
+    assert np.median(to_1e_6(ours) / to_1e_6(paper)) <= 1.3
+    size = np.linalg.norm(np.atleast_2d(ours.solution), axis=1)
+    assert (ours.error[:, -1] <= 1e-10 * size).all()
+
+
+@pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
+def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):
+    """λL = 0.05 and twenty draws of problems and masks each; the paper's design is no faster."""
+    m = 12
+    problem = hg.problems.estimation(n_agents=m, s=3, d=2, trials=20)
+    network = hg.Network(getattr(hg.graphs, name)(m))
+    step = S.constant(0.05 / problem.smoothness())
+    run = hg.run(
+        hg.PDGNDS(stepsize=step, design="recommended", masks=hg.masks.zero_sum()), problem,
+        network, iterations=20_000, trials=20, tolerance=1e-9,
+    )  # fmt: skip
+    assert run.status == ("converged",) * 20
+
+
+def net_inflow(run, i):
+    """Σ_k (what i received − what i sent) of the first trial, as heard on its links."""
+    total = np.zeros(run.x.shape[2])
+    for k in range(int(run.iterations[-1])):
+        for j, r in run.transcript.links:
+            if i in (j, r):
+                (message,) = run.transcript.messages(k, j, r)
+                total = total + (message[0] if message.ndim > 1 else message) * (
+                    1 if r == i else -1
+                )
+    return total
+
+
+def test_who_hears_all_links_gets_the_gradient_of_the_papers_design_and_not_of_ours():
+    """Σ (in − out) = x^n − x^{n−1} + h^{n−1} → λ g_i(θ*), masked or not."""
+    problem, lam = hg.problems.rendezvous(n_agents=5, seed=3), 0.05
+    theta = problem.solution()
+    errors = {}
+    for design in ("paper", "recommended"):
+        run = hg.run(
+            hg.PDGNDS(stepsize=S.constant(lam), design=design), problem, PAPER, iterations=300,
+            transcript=True,
+        )  # fmt: skip
+        for i in range(5):
+            g = problem.local_gradient(i)(theta)
+            off = np.linalg.norm(net_inflow(run, i) / lam - g) / np.linalg.norm(g)
+            errors.setdefault(design, []).append(off)
+    assert max(errors["paper"]) < 1e-3
+    assert min(errors["recommended"]) > 1
+
+
+def test_one_partners_share_alone_is_larger_than_gradients_and_hessians():
+    """The paper's estimation at λ = 0.02, fifty problems; the guess is the others' mean."""
+    problem = hg.problems.estimation(trials=50)
+    algorithm, rng = hg.PDGNDS(design="recommended"), np.random.default_rng(0)
+    sizes = mask_sizes(algorithm, PAPER, 2)
+    gradient, hessian, guess = [], [], []
+    for trial in range(50):
+        theta, data = problem.solution()[trial], problem.groups[0].data
+        H = 2 * (np.einsum("isd,ise->ide", data["M"][trial], data["M"][trial]) + 0.1 * np.eye(2))
+        for i in range(5):
+            c, curvature = sizes.parts(sizes.share(rng.uniform(size=sizes.count)))
+            g = problem.local_gradient(i, trial)(theta)
+            size = np.linalg.norm(H[i])
+            gradient.append(np.linalg.norm(c + curvature @ theta) / np.linalg.norm(g))
+            hessian.append(np.linalg.norm(curvature) / size)
+            guess.append(np.linalg.norm(H[i] - np.delete(H, i, axis=0).mean(0)) / size)
+    assert np.quantile(gradient, 0.05) > 3
+    assert np.median(hessian) > 1 > np.median(guess)
+
+
+def test_the_certificate_of_a_run_names_what_was_chosen():
+    run = hg.run(
+        hg.PDGNDS(design="recommended", masks=hg.masks.zero_sum(quadratic=0)), cases.Quadratics().problem,
+        cases.undirected(), iterations=2,
+    )  # fmt: skip
+    said = run.config["algorithm"]
+    assert said["design"] == "recommended"
+    assert said["masks"] == {"kind": "ZeroSum", "linear": 0.5, "quadratic": 0.0, "n_partners": 4}

@@ -1,0 +1,369 @@
+"""Zero-sum masks: they cancel, they change no optimum, and both engines add the same ones."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cases
+import dense
+import hushgrad as hg
+from hushgrad import draws
+from hushgrad.draws import Stream
+from hushgrad.errors import AlgorithmError, RiskWarning
+from hushgrad.masks import MOST_QUADRATIC, Sizes
+from hushgrad.simulate.masking import agent_masks, seeded_masks
+
+K, SEED, LAM = 200, 5, 0.05
+Q = cases.Quadratics()
+MASKS = hg.masks.zero_sum(linear=0.3, quadratic=0.02)
+CONSTANT = hg.stepsizes.constant(LAM)
+
+
+def words(*values):
+    return tuple(np.array([v], np.uint32) for v in values)
+
+
+def pair_uniforms(seed, trial, low, high, n):
+    """The contract of hushgrad/draws.py, step by step."""
+    trial_key = draws.threefry(words(seed & 0xFFFF_FFFF, seed >> 32), words(trial, draws.TRIAL))
+    of_low = draws.threefry(trial_key, words(low, Stream.MASK))
+    key = draws.threefry(of_low, words(high, Stream.MASK))
+    return np.array([draws.uniforms(key, words(draws.ONCE, slot))[0] for slot in range(n)])
+
+
+def masks_by_hand(masks, m, d, *, seed, trial, lam):
+    """c (m, d) and Q (m, d, d), pair by pair."""
+    c, curvature = np.zeros((m, d)), np.zeros((m, d, d))
+    for i in range(m):
+        for j in masks.partners(i, m):
+            if i < j:
+                w = 2 * pair_uniforms(seed, trial, i, j, d + d * (d + 1) // 2) - 1
+                share = np.sqrt(3) * masks.linear / lam * w[:d]
+                c[i], c[j] = c[i] + share, c[j] - share
+                triangle, n = np.zeros((d, d)), d
+                for a in range(d):
+                    for b in range(a, d):
+                        triangle[a, b] = triangle[b, a] = w[n]
+                        n += 1
+                triangle *= np.sqrt(3) * masks.quadratic / lam / np.sqrt(d)
+                curvature[i], curvature[j] = curvature[i] + triangle, curvature[j] - triangle
+    return c, curvature
+
+
+def masked(trial, lam):
+    c, curvature = masks_by_hand(MASKS, cases.M, cases.D, seed=SEED, trial=trial, lam=lam)
+    return lambda x: Q.g(x) + c + np.einsum("iab,ib->ia", curvature, x)
+
+
+def ds(network, trial):
+    coins, W = dense.Coins(SEED, trial, cases.M), network.matrix("doubly")
+    return dense.pdg_ds(
+        W, masked(trial, 1.0), Q.x0, K,
+        lambda k: (1 - coins.rho(k) / (k + 1) ** 2) / (k + 1),
+        lambda k: coins.B(k, W > 0),
+    )  # fmt: skip
+
+
+def nds(form):
+    recursion = dense.pdg_nds_lazy if form == "lazy" else dense.pdg_nds_square
+
+    def reference(network, trial):
+        coins, W = dense.Coins(SEED, trial, cases.M), network.matrix("doubly")
+        support = W > 0 if form == "lazy" else W @ W > 0
+        return recursion(
+            W, masked(trial, LAM), Q.x0, K,
+            lambda k: LAM * (1 - coins.rho(k) / (k + 1) ** 2),
+            lambda k: coins.B(k, support),
+        )  # fmt: skip
+
+    return reference
+
+
+def recommended(network, trial):
+    """ϱ once and halved in each iteration, own shares in (0.225, 0.45], masks."""
+    coins, W = dense.Coins(SEED, trial, cases.M), network.matrix("doubly")
+    once = draws.ONCE
+    B = coins.B(once, W > 0, Stream.SPLIT_CONSTANT)
+    slot = [int(np.count_nonzero(W[:j, j] > 0)) for j in range(cases.M)]
+    u = np.array([coins.u(Stream.SPLIT_CONSTANT, j, once, slot[j]) for j in range(cases.M)])
+    own = 0.45 * (1 + u) / 2
+    B = B * ~np.eye(cases.M, dtype=bool)
+    B = B / B.sum(0) * (1 - own) + np.diag(own)
+    return dense.pdg_nds_lazy(
+        W, masked(trial, LAM), Q.x0, K,
+        lambda k: LAM * (1 - coins.rho(once) * 0.5 ** (k + 1)),
+        lambda k: B,
+    )  # fmt: skip
+
+
+ROWS = {
+    "PDGDS": (hg.PDGDS(masks=MASKS), ds),
+    "PDGNDS lazy": (hg.PDGNDS(stepsize=CONSTANT, masks=MASKS), nds("lazy")),
+    "PDGNDS square": (hg.PDGNDS(stepsize=CONSTANT, form="square", masks=MASKS), nds("square")),
+    "PDGNDS recommended": (
+        hg.PDGNDS(stepsize=CONSTANT, design="recommended", masks=MASKS), recommended,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("engine", "trials"), [("stacked", [3, 0]), ("agents", [3])])
+def test_masked_runs_equal_the_dense_recursion_with_masked_gradients(name, engine, trials):
+    algorithm, reference = ROWS[name]
+    network = cases.undirected()
+    got = cases.trajectory(
+        algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=trials, engine=engine
+    )
+    for t, trial in enumerate(trials):
+        want = reference(network, trial)
+        scale = np.maximum(1.0, np.abs(want).max(axis=(1, 2), keepdims=True))
+        assert (np.abs(got[t, 1:] - want) / scale).max() < 1e-12
+
+
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+def test_masked_messages_of_recorder_and_agents_agree():
+    algorithm, network = ROWS["PDGNDS recommended"][0], cases.undirected()
+    stacked, alone = (
+        hg.run(
+            algorithm, Q.problem, network, iterations=6, x0=Q.x0, seed=SEED, transcript=True,
+            engine=engine,
+        ).transcript
+        for engine in ("stacked", "agents")
+    )  # fmt: skip
+    for k in range(6):
+        for j, i in stacked.links:
+            np.testing.assert_allclose(
+                stacked.messages(k, j, i), alone.messages(k, j, i), rtol=0, atol=1e-12
+            )
+
+
+def uniforms_of_pairs(seed):
+    """What a deployed agent gets from its key agreements: the same numbers on both sides."""
+
+    def of(number):
+        def of_pair(partner):
+            rng = np.random.default_rng([seed, *sorted((number, partner))])
+            return lambda n: rng.uniform(size=n)
+
+        return of_pair
+
+    return of
+
+
+@given(st.integers(2, 30), st.integers(1, 6), st.booleans(), st.integers(0, 100))
+def test_masks_sum_to_zero(m, d, quadratic, seed):
+    masks = hg.masks.zero_sum(quadratic=0.1 if quadratic else 0)
+    sizes, of = masks.sizes(d, lam=0.02, eta=None), uniforms_of_pairs(seed)
+    every = [masks.mask(i, sizes, n_agents=m, pair_uniforms=of(i)) for i in range(m)]
+    largest = max(np.abs(mask.c).max() for mask in every)
+    assert largest > 0
+    assert np.abs(sum(mask.c for mask in every)).max() <= 1e-14 * m * largest
+    assert all((mask.Q is None) != quadratic for mask in every)
+    if quadratic:
+        assert np.abs(sum(mask.Q for mask in every)).max() <= 1e-14 * m * largest
+        assert all((mask.Q == mask.Q.T).all() for mask in every)
+
+
+def test_the_two_shares_of_a_pair_are_the_same_bits_with_opposite_signs():
+    """All other pairs draw u = ½, whose share is exactly zero."""
+    masks, m, d = hg.masks.zero_sum(quadratic=0.1), 5, 3
+    sizes, of = masks.sizes(d, lam=0.03, eta=None), uniforms_of_pairs(0)
+
+    def only_this_pair(number):
+        return lambda partner: (
+            of(number)(partner) if {number, partner} == {1, 4} else lambda n: np.full(n, 0.5)
+        )
+
+    first, low, *others, high = (
+        masks.mask(i, sizes, n_agents=m, pair_uniforms=only_this_pair(i)) for i in range(m)
+    )
+    assert (low.c == -high.c).all()
+    assert (low.Q == -high.Q).all()
+    assert np.abs(low.c).min() > 0
+    assert not any(mask.c.any() or mask.Q.any() for mask in (first, *others))
+
+
+def test_an_agent_alone_makes_the_simulators_mask_bit_for_bit():
+    algorithm, network, d = hg.PDGNDS(design="recommended"), cases.undirected(), 3
+    ours = agent_masks(algorithm, network, d, seed=7, trial=2)
+    for i in (0, 3, 6):
+        theirs = algorithm.masking.mask(
+            i,
+            algorithm.mask_sizes(d, network.eta),
+            n_agents=cases.M,
+            pair_uniforms=lambda j, i=i: lambda n: pair_uniforms(7, 2, min(i, j), max(i, j), n),
+        )
+        assert theirs.c.tobytes() == ours[i].c.tobytes()
+        assert theirs.Q.tobytes() == np.ascontiguousarray(ours[i].Q).tobytes()
+
+
+def test_trials_and_seeds_have_masks_of_their_own_that_come_back():
+    algorithm, network = hg.PDGNDS(design="recommended"), cases.undirected()
+    c, curvature = seeded_masks(algorithm, network, 4, seed=1, trials=[0, 5, 2])
+    again = seeded_masks(algorithm, network, 4, seed=1, trials=[2])
+    other = seeded_masks(algorithm, network, 4, seed=2, trials=[2])
+    assert (c[..., 2] == again[0][..., 0]).all()
+    assert (curvature[..., 2] == again[1][..., 0]).all()
+    for different in (c[..., 0], c[..., 1], other[0][..., 0]):
+        assert (different != c[..., 2]).all()
+
+
+def test_numbers_are_uniform_of_the_size_that_was_asked_for():
+    sizes = hg.masks.zero_sum(linear=0.5, quadratic=0.1).sizes(40, lam=0.02, eta=None)
+    share = sizes.share(np.random.default_rng(0).uniform(size=(sizes.count, 200)))
+    c, curvature = sizes.parts(share)
+    assert c.std() == pytest.approx(0.5 / 0.02, rel=0.02)
+    assert np.abs(c).max() <= np.sqrt(3) * 0.5 / 0.02 < 1.01 * np.abs(c).max()
+    frobenius = np.sqrt((curvature**2).sum((0, 1)))
+    assert np.median(frobenius) == pytest.approx(np.sqrt(40) * 0.1 / 0.02, rel=0.02)
+
+
+def test_the_quadratic_part_follows_the_networks_gap_unless_it_is_given():
+    default, given_ = hg.masks.zero_sum(), hg.masks.zero_sum(quadratic=0.3)
+    assert default.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1)
+    assert default.sizes(4, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1 / 2)
+    assert default.sizes(4, lam=0.1, eta=None) == Sizes(4, 5.0, 0.0)
+    assert given_.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(3.0)
+
+
+def test_masks_do_not_move_the_optimum():
+    network, problem = cases.undirected(), Q.problem
+    every = agent_masks(hg.PDGNDS(design="recommended"), network, cases.D, seed=0, trial=0)
+    theta = problem.solution()
+    largest = max(np.abs(mask.gradient(theta)).max() for mask in every)
+    assert largest > 1
+    total = sum(mask.over(problem.local_gradient(i))(theta) for i, mask in enumerate(every))
+    assert np.abs(total).max() < 1e-12 * largest
+
+
+# ---- partners
+
+
+@pytest.mark.parametrize("n_partners", [2, 4, 8])
+def test_partners_are_mutual_distinct_and_as_many_as_asked(n_partners):
+    masks = hg.masks.zero_sum(n_partners=n_partners)
+    for m in range(1, 70):
+        every = [masks.partners(i, m) for i in range(m)]
+        for i, partners in enumerate(every):
+            assert list(partners) == sorted(set(partners) - {i})
+            assert len(partners) == min(n_partners, m - 1)
+            assert all(i in every[j] for j in partners)
+        np.testing.assert_array_equal(masks.partner_table(m).T, every)
+
+
+def test_partners_are_not_the_neighbours_of_a_ring():
+    masks = hg.masks.zero_sum()
+    for m in range(7, 400):
+        assert not {1, m - 1} & set(masks.partners(0, m))
+
+
+def test_a_million_agents_know_their_partners_in_seconds():
+    started = time.process_time()
+    table = hg.masks.zero_sum().partner_table(10**6)
+    assert time.process_time() - started < 5
+    assert table.shape == (4, 10**6)
+    some = np.arange(0, 10**6, 99_991)
+    for i in some:
+        for j in table[:, i]:
+            assert i in table[:, j]
+
+
+# ---- none, mistakes, risks
+
+
+def test_masks_of_size_zero_and_no_masks_are_the_same_program():
+    from hushgrad.simulate.engine import Simulation
+
+    network = cases.undirected()
+    plain, zero = (
+        Simulation(
+            hg.PDGNDS(stepsize=CONSTANT, masks=masks), Q.problem, network, seed=0,
+            trials=np.arange(1),
+        )
+        for masks in (None, hg.masks.zero_sum(linear=0, quadratic=0))
+    )  # fmt: skip
+    assert plain.args.keys() == zero.args.keys()
+    assert "mask" not in plain.args
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: hg.masks.zero_sum(linear=-1), "linear = -1.*linear=0 for none"),
+        (lambda: hg.masks.zero_sum(linear=np.nan), "linear = nan"),
+        (lambda: hg.masks.zero_sum(quadratic="big"), "quadratic = 'big'"),
+        (lambda: hg.masks.zero_sum(n_partners=0), "n_partners = 0"),
+        (lambda: hg.masks.zero_sum(n_partners=5), "n_partners = 5. Use 6"),
+        (lambda: hg.PDGNDS(masks="zero_sum"), r"Write hg.masks.zero_sum\(\)"),
+        (
+            lambda: hg.masks.zero_sum(quadratic=0.1).sizes(1025, lam=1.0, eta=0.5),
+            r"d = 1025. Use hg.masks.zero_sum\(quadratic=0\)",
+        ),
+    ],
+)
+def test_bad_masks_are_refused_with_the_way_out(make, said):
+    with pytest.raises(AlgorithmError, match=said):
+        make()
+
+
+def flat(d, m=4):
+    """f_i = ½ ‖θ − p_i‖² in many dimensions."""
+    return hg.Problem(
+        lambda theta, p: 0.5 * ((theta - p) ** 2).sum(),
+        np.zeros((m, d)),
+        dim=d,
+        gradient=lambda theta, p: theta - p,
+        solution=np.zeros(d),
+        smoothness=1.0,
+    )
+
+
+def risks(algorithm, problem, network):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RiskWarning)
+        hg.run(algorithm, problem, network, iterations=1)
+    return [str(w.message) for w in caught]
+
+
+def test_beyond_1024_dimensions_the_default_masks_gradients_only_and_says_so():
+    problem, network = flat(MOST_QUADRATIC + 1), hg.Network(hg.graphs.ring(4))
+    algorithm = hg.PDGNDS(design="recommended")
+    (said,) = risks(algorithm, problem, network)
+    assert "H_i can be told" in said
+    c, curvature = seeded_masks(algorithm, network, problem.dim, seed=0, trials=[0])
+    assert c.all()
+    assert curvature is None
+    assert not risks(
+        hg.PDGNDS(design="recommended", masks=hg.masks.zero_sum(quadratic=0)), problem, network
+    )
+
+
+def test_masks_that_are_too_small_too_large_or_shared_with_neighbours_only_are_named():
+    ring = hg.Network(hg.graphs.ring(4))
+    steps = hg.stepsizes.constant
+    assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.1)), flat(2), ring)
+    (small,) = risks(hg.PDGNDS(design="recommended", stepsize=steps(0.9)), flat(2), ring)
+    assert "L = 1" in small
+    large = hg.PDGNDS(stepsize=steps(0.1), masks=hg.masks.zero_sum(quadratic=0.4))
+    (said,) = risks(large, flat(2), ring)
+    assert "may make the iterates diverge" in said
+    offsets = hg.masks.zero_sum(n_partners=2).offsets(9)
+    circle = hg.graphs.from_edges([(i, (i + offsets[0]) % 9) for i in range(9)])
+    few = hg.PDGNDS(masks=hg.masks.zero_sum(quadratic=0, n_partners=2))
+    (said,) = risks(few, flat(2, m=9), hg.Network(circle))
+    assert "masks with neighbours only (9 agents do)" in said
+    complete = hg.Network(hg.graphs.complete(4))
+    assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.1)), flat(2), complete)
+
+
+def test_pdg_ds_warns_that_it_pays_for_masks():
+    (said,) = risks(
+        hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.2)),
+        flat(2), hg.Network(hg.graphs.ring(4)),
+    )  # fmt: skip
+    assert "PDGNDS with the same masks does not" in said
