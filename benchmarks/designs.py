@@ -157,7 +157,8 @@ def held(trials: int) -> None:
                 algorithm, problem, network, iterations=6000, record_every=2000, trials=trials,
                 progress=False,
             )  # fmt: skip
-            counts.append(int((~(run.error[:, -1] < run.error[:, 1])).sum()))
+            done = 1e-9 * np.linalg.norm(run.solution, axis=1)
+            counts.append(int((~(run.error[:, -1] < np.maximum(run.error[:, 1], done))).sum()))
         print(f"  {name:14s} 1 − η = {1 - hg.Network(graph).eta:.3f} ", *counts, flush=True)
 
 

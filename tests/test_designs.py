@@ -83,8 +83,8 @@ iterations = 20
 """
 
 
-def test_a_study_says_the_design_in_one_word_and_masks_in_a_table(tmp_path):
-    (algorithm,) = parse_study(STUDY, tmp_path).algorithms.values()
+def test_a_study_says_the_design_in_one_word_and_masks_in_a_table():
+    (algorithm,) = parse_study(STUDY).build().algorithms.values()
     assert algorithm == hg.PDGNDS(
         design="recommended", masks=hg.masks.zero_sum(linear=0.25, n_partners=2)
     )
@@ -100,9 +100,9 @@ def test_a_study_says_the_design_in_one_word_and_masks_in_a_table(tmp_path):
         ('{ kind = "zero_sum", linear = 0.25, n_partners = 2 }', "true", r"a table with a kind"),
     ],
 )
-def test_a_study_with_a_bad_design_or_mask_is_refused_in_its_place(old, new, said, tmp_path):
+def test_a_study_with_a_bad_design_or_mask_is_refused_in_its_place(old, new, said):
     with pytest.raises(StudyError, match=r"(?s)algorithm.*" + said):
-        list(parse_study(STUDY.replace(old, new), tmp_path).algorithms)
+        parse_study(STUDY.replace(old, new)).build()
 
 
 # ---- exact, as fast, and hidden
@@ -151,8 +151,9 @@ def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterat
 
 
 @pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
+@pytest.mark.filterwarnings("ignore:quadratic masks:hushgrad.errors.RiskWarning")
 def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):
-    """λL = 0.05 and twenty draws of problems and masks each; the paper's design is no faster."""
+    """λL = 0.05, and twenty draws of problems and masks each."""
     m = 12
     problem = hg.problems.estimation(n_agents=m, s=3, d=2, trials=20)
     network = hg.Network(getattr(hg.graphs, name)(m))
@@ -171,26 +172,24 @@ def net_inflow(run, i):
         for j, r in run.transcript.links:
             if i in (j, r):
                 (message,) = run.transcript.messages(k, j, r)
-                total = total + (message[0] if message.ndim > 1 else message) * (
-                    1 if r == i else -1
-                )
+                total = total + message if r == i else total - message
     return total
 
 
 def test_who_hears_all_links_gets_the_gradient_of_the_papers_design_and_not_of_ours():
     """Σ (in − out) = x^n − x^{n−1} + h^{n−1} → λ g_i(θ*), masked or not."""
-    problem, lam = hg.problems.rendezvous(n_agents=5, seed=3), 0.05
-    theta = problem.solution()
-    errors = {}
-    for design in ("paper", "recommended"):
-        run = hg.run(
-            hg.PDGNDS(stepsize=S.constant(lam), design=design), problem, PAPER, iterations=300,
-            transcript=True,
-        )  # fmt: skip
-        for i in range(5):
-            g = problem.local_gradient(i)(theta)
-            off = np.linalg.norm(net_inflow(run, i) / lam - g) / np.linalg.norm(g)
-            errors.setdefault(design, []).append(off)
+    lam, errors = 0.05, {"paper": [], "recommended": []}
+    for seed in range(5):
+        problem = hg.problems.rendezvous(n_agents=5, seed=seed)
+        for design, found in errors.items():
+            run = hg.run(
+                hg.PDGNDS(stepsize=S.constant(lam), design=design), problem, PAPER, seed=seed,
+                iterations=200, transcript=True,
+            )  # fmt: skip
+            for i in range(5):
+                g = problem.local_gradient(i)(problem.solution())
+                off = net_inflow(run, i) / lam - g
+                found.append(np.linalg.norm(off) / np.linalg.norm(g))
     assert max(errors["paper"]) < 1e-3
     assert min(errors["recommended"]) > 1
 
@@ -215,11 +214,11 @@ def test_one_partners_share_alone_is_larger_than_gradients_and_hessians():
     assert np.median(hessian) > 1 > np.median(guess)
 
 
-def test_the_certificate_of_a_run_names_what_was_chosen():
+def test_the_config_of_a_run_says_what_was_chosen():
     run = hg.run(
-        hg.PDGNDS(design="recommended", masks=hg.masks.zero_sum(quadratic=0)), cases.Quadratics().problem,
-        cases.undirected(), iterations=2,
+        hg.PDGNDS(design="recommended", masks=hg.masks.zero_sum(quadratic=0)),
+        cases.Quadratics().problem, cases.undirected(), iterations=2,
     )  # fmt: skip
     said = run.config["algorithm"]
     assert said["design"] == "recommended"
-    assert said["masks"] == {"kind": "ZeroSum", "linear": 0.5, "quadratic": 0.0, "n_partners": 4}
+    assert said["masks"] == {"kind": "ZeroSum", "linear": 1.0, "quadratic": 0.0, "n_partners": 4}

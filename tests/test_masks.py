@@ -227,7 +227,7 @@ def test_the_quadratic_part_follows_the_networks_gap_unless_it_is_given():
     default, given_ = hg.masks.zero_sum(), hg.masks.zero_sum(quadratic=0.3)
     assert default.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1)
     assert default.sizes(4, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1 / 2)
-    assert default.sizes(4, lam=0.1, eta=None) == Sizes(4, 5.0, 0.0)
+    assert default.sizes(4, lam=0.1, eta=None) == Sizes(4, 10.0, 0.0)
     assert given_.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(3.0)
 
 
@@ -326,7 +326,7 @@ def flat(d, m=4):
 def risks(algorithm, problem, network):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RiskWarning)
-        hg.run(algorithm, problem, network, iterations=1)
+        hg.run(algorithm, problem, network, iterations=1, engine="agents")
     return [str(w.message) for w in caught]
 
 

@@ -99,17 +99,17 @@ class Square(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Columns(Matrix):
-    """Weights that only the sender knows: raw draws; `scale` normalises the column through the
-    vector.
+    """Weights that only the sender knows: raw draws, which `scale` normalises through the vector,
+    or a column that adds up to one already.
     """
 
     own: Array  # (agents, 1, trials) weight of the link to oneself
     out: Array  # (out-slots, 1, trials)
-    scale: Array  # (agents, 1, trials) one over the sum of the agent's weights
+    scale: Array | None  # (agents, 1, trials) one over the sum of the agent's weights, or None
     links: Links = Links.GRAPH
 
     def __matmul__(self, vector: Array) -> Terms:
-        return Terms(((self, self.scale * vector),))
+        return Terms(((self, vector if self.scale is None else self.scale * vector),))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,12 @@
 import json
 import re
 import signal
+import socket
 import time
 import urllib.request
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
@@ -15,6 +17,11 @@ from hushgrad.runtime.agent import Agent
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.result import read_result
 from hushgrad.runtime.standing import read_standing
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def wait_for(condition, seconds=30):
@@ -28,7 +35,7 @@ def test_two_processes_meet_in_the_middle_and_say_so(pair):
     ann, bob = pair.agent("ann"), pair.agent("bob", "--format", "json")
     code, out, err = ann.end()
     assert code == 0, err
-    assert out.startswith("done, after 60 iterations (60 rounds,")
+    assert out.startswith("done\n60 iterations, 60 rounds, ")
     assert out.rstrip().endswith("θ = [1, 2]")
     assert "wrote" in err
     code, out, err = bob.end()
@@ -82,7 +89,7 @@ def test_a_stopped_agent_says_how_to_go_on_and_goes_on(pair):
     bob.signal(signal.SIGTERM)
     code, out, err = bob.end()
     assert code == 130, err
-    assert out.startswith("stopped, after")
+    assert out.startswith("stopped\n")
     assert f"To continue: hushgrad agent {pair.files['bob']}" in err
     standing = read_standing(state)
     assert not standing.is_running
@@ -113,6 +120,22 @@ def test_a_neighbour_that_never_comes_is_named_and_waited_for_again(pair):
     assert "To continue" in err
     ann, bob = pair.agent("ann"), pair.agent("bob")
     assert (ann.end()[0], bob.end()[0]) == (0, 0)
+
+
+@pytest.mark.parametrize("ann_knows_bob", [False, True], ids=["one address", "both addresses"])
+def test_who_has_an_address_dials_whoever_listens(pair, ann_knows_bob):
+    """Bob has the larger number and listens, too; nobody waits for the other for ever."""
+    port = free_port()
+    bob, ann = pair.tables("bob"), pair.tables("ann")
+    bob["agent"]["listen"] = f"127.0.0.1:{port}"
+    if ann_knows_bob:
+        ann["neighbour"][0]["address"] = f"127.0.0.1:{port}"
+    pair.write("bob", bob)
+    pair.write("ann", ann)
+    for process in [pair.agent("bob"), pair.agent("ann")]:
+        code, _, err = process.end()
+        assert code == 0, err
+        assert err.count("connected to") == 1
 
 
 def test_a_second_process_for_the_same_agent_is_refused(pair):

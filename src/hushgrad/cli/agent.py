@@ -84,9 +84,10 @@ def agent(
     if output is Format.JSON:
         print_json(result.document() | {"files": files})
     else:
+        typer.echo(result.summary)
         typer.echo(
-            f"{result.summary}, after {result.iterations} iterations ({result.rounds} rounds, "
-            f"{result.seconds:.1f} s): θ = {shown_vector(result.theta.tolist())}"
+            f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
+            f"θ = {shown_vector(result.theta.tolist())}"
         )
     if not quiet:
         note(f"wrote {' and '.join(files)}.")

@@ -88,7 +88,7 @@ def audit(
     """
     from hushgrad.studies import load_study
 
-    who = None if adversary is None else [_adversary(text) for text in adversary]
+    who = None if adversary is None else _adversaries(adversary)
     name = study.stem if row is None else f"{study.stem}-row{row}"
     with collecting_risks(quiet=quiet) as risks:
         chosen = _single(pick_row(load_study(study), row), study).with_run(
@@ -112,19 +112,19 @@ def audit(
         note(f"wrote {', '.join(map(str, files))}")
 
 
-def _adversary(text: str) -> Adversary | Usual:
+def _adversaries(texts: Sequence[str]) -> list[Adversary | Usual]:
     from hushgrad.privacy.adversaries import Curious
     from hushgrad.privacy.audit import USUAL
 
-    for usual in USUAL:
-        if text == usual:
-            return usual
-    try:
-        return Curious(frozenset(int(part) for part in text.split(",")))
-    except ValueError:
-        raise InputError(
-            f"--adversary is {', '.join(USUAL)} or agents' numbers as 2,3, but it is {text!r}."
-        ) from None
+    found: list[Adversary | Usual] = []
+    for text in texts:
+        try:
+            found.append(text if text in USUAL else Curious(frozenset(map(int, text.split(",")))))
+        except ValueError:
+            raise InputError(
+                f"--adversary is {', '.join(USUAL)} or agents' numbers as 2,3, but it is {text!r}."
+            ) from None
+    return found
 
 
 def _single(study: Study, path: Path) -> Study:
@@ -150,7 +150,7 @@ def _audits(
 
     built = study.build()
     progress = False if quiet else None
-    options = built.options | {"transcript": True, "progress": progress}
+    options: dict[str, Any] = built.options | {"transcript": True, "progress": progress}
     diverged: list[str] = []
     algorithms = _designs(built, study.name) if compare else built.algorithms
     for label, algorithm in algorithms.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -84,21 +84,22 @@ def _cases(lab: Lab, targets: Sequence[int], adversary: object) -> Iterator[Case
     for wish in _wishes(adversary):
         for i in targets:
             near = lab.neighbours(i)
-            if wish == "eavesdropper":
-                yield i, wish, Eavesdropper()
-            elif wish == "neighbour":
-                yield from ((i, wish, Curious(frozenset({j}))) for j in near)
+            if isinstance(wish, Adversary):
+                if i not in wish.members:
+                    yield i, wish.label, wish
+            elif wish == "eavesdropper":
+                yield i, "eavesdropper", Eavesdropper()
             elif wish == "neighbours":
-                yield i, wish, Curious(frozenset(near))
-            elif isinstance(wish, Adversary) and i not in wish.members:
-                yield i, wish.label, wish
+                yield i, "neighbours", Curious(frozenset(near))
+            else:
+                yield from ((i, "neighbour", Curious(frozenset({j}))) for j in near)
 
 
 def _wishes(adversary: Any) -> list[Adversary | Usual]:
     if adversary is None:
         return list(USUAL)
-    single = isinstance(adversary, (str, Adversary)) or not isinstance(adversary, Iterable)
-    wishes: list[Any] = [adversary] if single else list(adversary)
+    several = isinstance(adversary, Iterable) and not isinstance(adversary, str)
+    wishes: list[Any] = list(cast("Iterable[Any]", adversary)) if several else [adversary]
     for wish in wishes:
         if not isinstance(wish, Adversary) and wish not in USUAL:
             raise InputError(

@@ -55,9 +55,7 @@ def _search(
         return bool(members) and lab.exposes(Curious(members), target, attacks)
 
     def found(members: frozenset[int], *, is_smallest: bool) -> Coalition:
-        return Coalition(
-            agent=target, members=tuple(sorted(members)), is_smallest=is_smallest
-        )
+        return Coalition(agent=target, members=tuple(sorted(members)), is_smallest=is_smallest)
 
     for member in sorted(pool):
         if expose(frozenset({member})):

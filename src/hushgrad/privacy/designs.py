@@ -9,7 +9,7 @@ from hushgrad.masks import ZeroSum, zero_sum
 from hushgrad.splits import Split, fresh, isotropic, private_constant
 from hushgrad.stepsizes import Deviation, bursts, geometric
 
-_ONCE = geometric(0.9, drawn="once")
+_ONCE = geometric(0.5, drawn="once")
 
 
 def designs(algorithm: Private) -> dict[str, Private]:

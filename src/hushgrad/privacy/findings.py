@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.verdict import Evidence, Verdict, best, verdict
@@ -122,18 +122,10 @@ class Audit:
     @staticmethod
     def from_json(text: str) -> Audit:
         """An audit that `to_json` wrote."""
-        stored: dict[str, Any] = json.loads(text)
-        findings = [
-            Finding(**{name: f[name] for name in f if name not in ("verdict", "best")})
-            for f in (_restored(f) for f in stored["findings"])
-        ]
-        return Audit(
-            **_tupled(stored)
-            | {
-                "findings": tuple(findings),
-                "coalitions": tuple(Coalition(**_tupled(c)) for c in stored["coalitions"]),
-            }
-        )
+        stored = _tupled(json.loads(text))
+        stored["findings"] = tuple(_finding(f) for f in stored["findings"])
+        stored["coalitions"] = tuple(Coalition(**c) for c in stored["coalitions"])
+        return Audit(**stored)
 
 
 def _severity(finding: Finding) -> tuple[int, float]:
@@ -141,18 +133,22 @@ def _severity(finding: Finding) -> tuple[int, float]:
     return _ORDER.index(finding.exposure), math.inf if by is None else by.error
 
 
-def _restored(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """A finding's fields, JSON's lists as tuples and what is infinitely far off as such."""
-    evidence = [
-        Evidence(**_tupled(e) | {n: math.inf if e[n] is None else e[n] for n in ("error", "guess")})
-        for e in finding["evidence"]
-    ]
-    return _tupled(finding) | {"evidence": tuple(evidence)}
+def _finding(stored: dict[str, Any]) -> Finding:
+    fields = {name: stored[name] for name in stored if name not in ("verdict", "best")}
+    fields["evidence"] = tuple(_evidence(e) for e in fields["evidence"])
+    return Finding(**fields)
 
 
-def _tupled(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tuple(value) for name, value in record.items()}
+def _evidence(stored: dict[str, Any]) -> Evidence:
+    """JSON has no infinity: what is null was infinitely far off."""
+    far: dict[str, Any] = {n: math.inf for n in ("error", "guess") if stored[n] is None}
+    return Evidence(**{**stored, **far})
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(_tuple(v) for v in value) if isinstance(value, list) else value
+def _tupled(value: Any) -> Any:
+    """JSON's lists as tuples."""
+    if isinstance(value, dict):
+        return {name: _tupled(inner) for name, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return tuple(_tupled(inner) for inner in cast("list[Any]", value))
+    return value

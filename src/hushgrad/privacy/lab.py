@@ -9,7 +9,7 @@ from functools import cached_property
 
 from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
-from hushgrad.privacy.attacks import Attack, Estimate
+from hushgrad.privacy.attacks import Attack
 from hushgrad.privacy.places import recovered_place, true_places
 from hushgrad.privacy.truth import Truth
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
@@ -72,9 +72,7 @@ class Lab:
 
     def view(self, adversary: Adversary) -> View:
         if self._views is None or self._views[0] != adversary:
-            self._views = adversary, View.of(
-                self.run, adversary, trial=self.row, known=self._known
-            )
+            self._views = adversary, View.of(self.run, adversary, trial=self.row, known=self._known)
         return self._views[1]
 
     def outcome(self, adversary: Adversary, target: int) -> Outcome:

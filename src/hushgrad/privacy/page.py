@@ -102,7 +102,7 @@ def _tally(audit: Audit, kind: str) -> str:
     head = escape(KINDS.get(kind, kind))
     if kind not in audit.kinds:
         return f'<td data-head="{head}">–</td>'
-    worst = next(v for v in _VERDICTS if audit.count(kind, v))
+    worst: Verdict = next(v for v in _VERDICTS if audit.count(kind, v))
     return (
         f'<td class="{drawing.CLASSES[worst]}" data-head="{head}"><span>{_icon(worst)}'
         f"{escape(counts(audit, kind))}</span></td>"
@@ -187,8 +187,8 @@ def _all_findings(audit: Audit) -> str:
     return (
         f"<details><summary>All {len(audit.findings)} findings: what was tried, and what could not "
         'be</summary><div class="wide"><table><thead><tr><th scope=col>agent</th><th scope=col>'
-        "adversary</th><th scope=col>verdict</th><th scope=col>tried</th><th scope=col>could not be "
-        f"tried</th></tr></thead><tbody>{lines}</tbody></table></div></details>"
+        "adversary</th><th scope=col>verdict</th><th scope=col>tried</th><th scope=col>could not "
+        f"be tried</th></tr></thead><tbody>{lines}</tbody></table></div></details>"
     )
 
 

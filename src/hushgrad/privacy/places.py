@@ -24,7 +24,7 @@ def recovered_place(
     attack: str, estimates: Sequence[Estimate], theta: Floats
 ) -> tuple[float, ...] | None:
     """p_i from what an attack gave of g_i(θ) = 2(θ − p_i), or None."""
-    positions = [e for e in estimates if e.quantity == "position"]
+    positions = [(e.k, e.value) for e in estimates if e.quantity == "position" and e.k is not None]
     for e in (e for e in estimates if e.attack == attack):
         found: Floats | None = None
         if e.quantity == "data":
@@ -34,10 +34,10 @@ def recovered_place(
         elif e.quantity == "objective":
             found = -np.linalg.lstsq(e.value[:, :-1], e.value[:, -1], rcond=None)[0]
         elif e.quantity == "gradient" and e.k is not None:
-            for x in positions:
-                _, at_x, at_g = np.intersect1d(x.k, e.k, return_indices=True)
+            for k, x in positions:
+                _, at_x, at_g = np.intersect1d(k, e.k, return_indices=True)
                 if len(at_x):
-                    found = np.median(x.value[at_x] - e.value[at_g] / 2, axis=0)
+                    found = np.median(x[at_x] - e.value[at_g] / 2, axis=0)
         if found is not None:
             return tuple(map(float, found))
     return None

@@ -52,7 +52,8 @@ def weights(agent: Replay, algorithm: Any) -> dict[int, Floats] | None:
     raw = {agent.local.number: B.own[0, 0]} | {
         i: B.out[slot, 0] for slot, i in enumerate(agent.local.receivers[algorithm.links])
     }
-    return {i: np.broadcast_to(b * B.scale[0, 0], agent.n).copy() for i, b in raw.items()}
+    scale = 1.0 if B.scale is None else B.scale[0, 0]
+    return {i: np.broadcast_to(b * scale, agent.n).copy() for i, b in raw.items()}
 
 
 def replays(run: Run, row: int, agents: Iterable[int]) -> dict[int, Replay]:

@@ -38,7 +38,7 @@ type Verdict = Literal["exposed", "direction exposed", "not recovered"]
 EXPOSED = 0.1  # relative error
 ALIGNED = float(np.sin(np.arccos(0.95)))  # sine of the angle
 CLEAR = 0.5  # of the guess's error: an estimate counts if it is twice as good
-LUCK = 0.05  # chance that of all agents one direction is met by accident
+LUCK = 0.01  # chance that of all agents one direction is met by accident
 _EXACT = 1e-6  # smaller errors are as good as none
 _VANISHING = 1e-9  # of the usual gradient: below, 0 is as good as the truth
 
@@ -127,20 +127,25 @@ class Judge:
         if e.quantity == "position":
             return (self._compared(e, truth.x[k, i], position_guesses(view, truth.solution, k)),)
         g = truth.gradients(i)[k]
-        found = [self._aligned(e, g)]
+        if e.quantity == "direction":
+            return (self._aligned(e, g),)
         if e.quantity == "gradient":
-            found.append(self._compared(e, g, gradient_guesses(view, k)))
-        elif e.quantity == "scaled gradient":
-            h = truth.lam(i)[k, None] * g
-            found.append(self._compared(e, h, [0.0 * h]))
-        return tuple(found)
+            return self._with_direction(e, g, gradient_guesses(view, k))
+        h = truth.lam(i)[k, None] * g
+        return self._compared(e, h, [0.0 * h]), self._aligned(e, g)
 
     def _at_optimum(self, view: View, e: Estimate) -> tuple[Evidence, ...]:
         g = self.truth.at_optimum[e.target]
-        aligned = self._aligned(e, g)
         if e.quantity == "direction":
-            return (aligned,)
-        return self._compared(e, g, optimum_guesses(view, self.truth.solution)), aligned
+            return (self._aligned(e, g),)
+        return self._with_direction(e, g, optimum_guesses(view, self.truth.solution))
+
+    def _with_direction(
+        self, e: Estimate, g: Floats, guesses: Sequence[Floats]
+    ) -> tuple[Evidence, ...]:
+        """A gradient, and its direction unless it is worse than a guess and so points anywhere."""
+        found = self._compared(e, g, guesses)
+        return (found, self._aligned(e, g)) if found.error < found.guess else (found,)
 
     def _objective(self, view: View, e: Estimate) -> tuple[Evidence, ...]:
         """H_i, g_i(θ*), and both together, which is f_i: where θ has its origin plays no part."""

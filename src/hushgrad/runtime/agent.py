@@ -24,7 +24,7 @@ from hushgrad.errors import (
 )
 from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
-from hushgrad.runtime.config import AgentConfig, Neighbour
+from hushgrad.runtime.config import AgentConfig
 from hushgrad.runtime.hello import public_parts
 from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.journal import StateDirectory
@@ -81,7 +81,7 @@ class Agent:
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
-        self._slow_turns = SLOW_TURNS  # until it is known
+        self._slow_turns = 0
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
 
     # ---- what a user sees
@@ -189,7 +189,7 @@ class Agent:
         return Hub(
             session,
             self._transport,
-            dialled=[n.number for n in config.neighbours if dials(config, n)],
+            dialled=[n.number for n in config.neighbours if n.address is not None],
             heartbeat=config.heartbeat,
             max_wait=config.max_wait,
             dim=config.run.dim,
@@ -231,7 +231,10 @@ class Agent:
             if not session.is_complete:
                 await hub.change()
                 continue
-            has_ended = await self._compute(turns.turn, session.take())
+            if self._slow_turns < SLOW_TURNS:
+                has_ended = self._timed(turns.turn, session.take())
+            else:
+                has_ended = await self._compute(turns.turn, session.take())
             if turns.status is None:
                 hub.commit(turns.round, turns.frames[turns.round], steps.sizes)
             self._note(turns)
@@ -254,12 +257,13 @@ class Agent:
             self._samples.keep(steps.k, steps.x)
 
     async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
-        """Here if turns are quick, otherwise in a thread."""
+        """In a thread, so that the loop goes on."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._timed, work, *given)
+
+    def _timed[T](self, work: Callable[..., T], *given: Any) -> T:
         started = time.perf_counter()
-        if self._slow_turns < SLOW_TURNS:
-            done = work(*given)
-        else:
-            done = await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+        done = work(*given)
         is_slow = time.perf_counter() - started > QUICK
         self._slow_turns = self._slow_turns + 1 if is_slow else 0
         return done
@@ -374,13 +378,6 @@ class Agent:
         if run.seed is None:
             return SecretDraws(state.secret, run.id)
         return SeededDraws(trial_keys(run.seed, [0]), self.config.number)
-
-
-def dials(config: AgentConfig, neighbour: Neighbour) -> bool:
-    """Whether this side connects: to who has an address; if both have one, the smaller number."""
-    if neighbour.address is None:
-        return False
-    return config.listen is None or config.number < neighbour.number
 
 
 def _known(peer: Peer) -> Ends:

@@ -45,11 +45,11 @@ type Arrays = Mapping[str, NDArray[np.float64]]
 type Fact = str | int | bool
 type Facts = dict[str, Any]  # what JSON can hold
 
-# magic, checksum, k, round, lengths of layout, blob and arrays; the checksum covers all that
-# follows it and, through the one before, all that precedes
-_SECTION = struct.Struct("<4sIqqQQQ")
-_CHECKED = 8  # where the checked part of it begins
+# A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
+# checksum covers all that follows it and, through the one before, all that precedes.
 _MAGIC = b"jrnl"
+_HEAD = struct.Struct("<qqQQQ")
+_CHECKED = 8  # where the checked part begins
 _FLOAT = np.dtype("<f8")
 _SMALL = 65_536  # bytes that are copied into one piece rather than written as several
 
@@ -77,13 +77,14 @@ def encode_section(section: Section, checksum: int) -> tuple[list[Any], int]:
     rest = dict(section.facts)
     k, round_ = rest.pop("k"), rest.pop("round")
     layout = _layout(tuple(rest.items()), shapes)
-    blob = section.blob + b" " * (-len(section.blob) % 8)
     n_arrays = sum([a.nbytes for a in values])
-    head = _SECTION.pack(_MAGIC, 0, k, round_, len(layout), len(section.blob), n_arrays)
-    for piece in (head[_CHECKED:], layout, blob, *values):
+    head = _HEAD.pack(k, round_, len(layout), len(section.blob), n_arrays)
+    first = b"".join((head, layout, section.blob, bytes(-len(section.blob) % 8)))
+    if n_arrays <= _SMALL:
+        first, values = b"".join([first, *values]), []
+    for piece in (first, *values):
         checksum = zlib.crc32(piece, checksum)
-    head = _MAGIC + checksum.to_bytes(4, "little") + head[_CHECKED:]
-    return [head, layout, blob, *values], checksum
+    return [b"".join((_MAGIC, checksum.to_bytes(4, "little"), first)), *values], checksum
 
 
 def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
@@ -91,16 +92,17 @@ def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
     sections: list[Section] = []
     place, checksum = 0, 0  # of what is whole
     whole = memoryview(content)
-    while place + _SECTION.size <= len(content):
-        magic, stated, k, round_, *lengths = _SECTION.unpack_from(content, place)
-        n_layout, n_blob, n_arrays = lengths
-        layout = place + _SECTION.size
+    while place + _CHECKED + _HEAD.size <= len(content):
+        magic, stated = content[place : place + 4], content[place + 4 : place + _CHECKED]
+        k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(content, place + _CHECKED)
+        layout = place + _CHECKED + _HEAD.size
         blob = layout + n_layout
         arrays = blob + n_blob + -n_blob % 8
         end = arrays + n_arrays
         if magic != _MAGIC or end > len(content):
             break
-        if zlib.crc32(whole[place + _CHECKED : end], checksum) != stated:
+        found = zlib.crc32(whole[place + _CHECKED : end], checksum)
+        if found.to_bytes(4, "little") != stated:
             break
         facts, shapes = json.loads(content[layout:blob])
         sections.append(
@@ -110,7 +112,7 @@ def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
                 content[blob : blob + n_blob],
             )
         )
-        place, checksum = end, stated
+        place, checksum = end, found
     return sections, place, checksum
 
 
@@ -273,12 +275,8 @@ class _Slot:
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
         """Write bytes and arrays from a place on; gives where they end."""
-        sizes = [memoryview(piece).nbytes for piece in pieces]
-        if sum(sizes) <= _SMALL:
-            pieces = [b"".join(pieces)]
         for piece in pieces:
-            rest = memoryview(piece)
-            rest = rest.cast("B") if rest.nbytes else rest
+            rest = memoryview(piece).cast("B")
             while rest:
                 count = os.pwrite(self._file, rest, place)
                 place, rest = place + count, rest[count:]

@@ -1,8 +1,8 @@
 """Connections to the neighbours: dialled and accepted, watched, replaced when they break.
 
-Of each link one side dials: to whoever has an address; if both have one, the smaller number. What
-a connection carries is the session's business; here it is found out who is at the other end, that
-it says HELLO first, and that it is alive.
+Who has a neighbour's address dials it, unless it is here already; if both have one, the smaller
+number goes first. What a connection carries is the session's business; here it is found out who is
+at the other end, that it says HELLO first, and that it is alive.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from hushgrad.runtime.wire import Frame, Kind, Parser
 log = logging.getLogger("hushgrad.agent")
 
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0  # seconds between attempts to dial, doubling
+COURTESY = 0.2  # seconds: both may have each other's address, and one connection is enough
 SILENCE = 3.0  # heartbeats without a byte until a connection counts as dead
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 _HEARTBEAT = wire.encode(Kind.HEARTBEAT)
@@ -348,6 +349,7 @@ class Hub:
     async def _dial(self, peer: Peer) -> None:
         delay, said = FIRST_DELAY, ""
         while True:
+            await self._give_way(peer)
             link = Link(self)
             try:
                 await self._transport.dial(peer.name, lambda link=link: link)
@@ -370,6 +372,17 @@ class Hub:
             # neighbours that were cut off together should not come back in step
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(2 * delay, LONGEST_DELAY)
+
+    async def _give_way(self, peer: Peer) -> None:
+        """Wait while the peer is here; and, if it has the smaller number, whether it comes."""
+        while True:
+            while (link := self._links.get(peer.number)) is not None:
+                await asyncio.wait([link.closed])
+            if self.session.card.number < peer.number:
+                return
+            await asyncio.sleep(COURTESY)
+            if peer.number not in self._links:
+                return
 
     async def _watch(self) -> None:
         """Heartbeats, dead connections, lost peers."""

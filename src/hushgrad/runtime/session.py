@@ -104,12 +104,16 @@ class Session:
     def take(self) -> dict[int, Data]:
         """The messages of the present round; it is consumed with this."""
         n = self.wanted
-        box = {j: peer.inbox.pop(n) for j, peer in self.peers.items()}
         self.wanted = n + 1
+        box: dict[int, Data] = {}
+        missing: set[int] = set()
         for j, peer in self.peers.items():
-            peer.held[n] = box[j].digest
+            box[j] = data = peer.inbox.pop(n)
+            peer.held[n] = data.digest
             peer.held.pop(n - 2, None)
-        self.missing = {j for j, peer in self.peers.items() if n + 1 not in peer.inbox}
+            if not peer.inbox:
+                missing.add(j)
+        self.missing = missing
         return box
 
     def restore(

@@ -67,7 +67,7 @@ def _sections(slot: Path) -> list[Section]:
 def _position(sections: list[Section] | None) -> dict[str, Any]:
     if sections is None:
         return {"iteration": 0, "round": None, "status": None, "is_settled": False}
-    head = sections[0].facts
+    head: dict[str, Any] = dict(sections[0].facts)
     if head.get("is_final"):
         return {
             "iteration": head["k"],

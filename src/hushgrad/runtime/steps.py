@@ -19,6 +19,7 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Arrays, Section
+from hushgrad.runtime.wire import is_finite
 from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector
 
 
@@ -127,7 +128,7 @@ class Steps:
         """Refuse numbers that no neighbour would take."""
         for payload in self.mail.values():
             for vector in payload:
-                if vector is not None and not np.isfinite(vector).all():
+                if vector is not None and not is_finite(vector):
                     raise DivergedError(
                         f"iteration {self.k}: the numbers to be sent are not finite. Choose a "
                         "smaller stepsize."

@@ -20,6 +20,7 @@ is allocated. Nothing is ever unpickled.
 from __future__ import annotations
 
 import enum
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,16 +37,15 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 
-# A digest tells two messages of one round apart: the polynomial hash of GCM, under a key that
-# everyone knows, finds every accident at a twentieth of SHA-256's cost. It is no commitment: a peer
-# could make two messages with one digest, and would gain nothing, since the second is not used.
+# Digests are the polynomial hash of GCM under a key that everyone knows: it finds every accident at
+# a twentieth of SHA-256's cost. It is no commitment: a peer could make two messages with one
+# digest, and would gain nothing, since the second is not used.
 DIGEST = 16  # bytes
 _GHASH = AESGCM(b"hushgrad digests")
-_NONCES = [flags.to_bytes(12, "little") for flags in range(1 << MOST_EXCHANGES)]
-_FLAGS = 24  # where a header has its lowest byte of flags
+_NONCE = bytes(12)
 _FLOAT = np.dtype("<f8")
 
-# Frames up to this size are parsed from one buffer; larger bodies are read into their own.
+# Frames up to this size are parsed from one buffer; longer ones are read into their own.
 _STAGE = 65_536
 
 
@@ -69,16 +69,16 @@ class Frame(NamedTuple):
     kind: Kind
     round: int
     flags: int
-    body: bytes | memoryview
+    whole: bytes | memoryview  # header and body
 
     @property
-    def digest(self) -> bytes:
-        return _GHASH.encrypt(_NONCES[self.flags], b"", self.body)
+    def body(self) -> bytes | memoryview:
+        return self.whole[HEADER.size :]
 
 
-def digest(frame: bytes) -> bytes:
-    """`Frame.digest` of an encoded frame."""
-    return _GHASH.encrypt(_NONCES[frame[_FLAGS]], b"", memoryview(frame)[HEADER.size :])
+def digest(frame: bytes | memoryview) -> bytes:
+    """What tells two messages of one round apart, of a whole frame."""
+    return _GHASH.encrypt(_NONCE, b"", frame)
 
 
 def encode(kind: Kind, body: bytes = b"", *, round_: int = 0, flags: int = 0) -> bytes:
@@ -138,19 +138,26 @@ class Data:
 
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
     """The parts of a DATA frame; WireError where a number is not finite."""
-    if len(frame.body) < stop_bytes:
+    kind, round_, flags, whole = frame
+    start = HEADER.size + stop_bytes
+    if kind is not Kind.DATA or len(whole) < start:
         raise WireError(
-            f"a message begins with {stop_bytes} bytes of stop bits, but round {frame.round} has "
+            f"a message begins with {stop_bytes} bytes of stop bits, but round {round_} has "
             f"{len(frame.body)} bytes"
         )
-    numbers = np.frombuffer(frame.body, _FLOAT, offset=stop_bytes)
-    if not np.logical_and.reduce(np.isfinite(numbers)):
+    numbers = np.frombuffer(whole, _FLOAT, offset=start)
+    if not is_finite(numbers):
         place = int(np.argmin(np.isfinite(numbers)))
         raise WireError(
-            f"numbers are finite, but number {place} of round {frame.round} is {numbers[place]}",
+            f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
             "not finite",
         )
-    return Data(frame.round, bytes(frame.body[:stop_bytes]), numbers, frame.flags, frame.digest)
+    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
+
+
+def is_finite(vector: NDArray[np.float64]) -> bool:
+    """Whether all numbers are; first by one product, which only the hugest overflow."""
+    return math.isfinite(vector.dot(vector)) or bool(np.isfinite(vector).all())
 
 
 def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:
@@ -168,7 +175,7 @@ def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:
 class Parser:
     """Bytes in, frames out, whatever the bytes: write into `buffer()`, then tell `received(n)`.
 
-    Memory stays below the stage and one body that the limits allow. After a WireError it is spent.
+    Memory stays below the stage and one frame that the limits allow. After a WireError it is spent.
     """
 
     def __init__(self, longest: Mapping[Kind, int]):
@@ -177,14 +184,14 @@ class Parser:
         }
         self._stage = memoryview(bytearray(_STAGE))
         self._start = self._end = 0  # the stage holds [start, end)
-        self._head: tuple[Kind, int, int, int] | None = None  # kind, round, flags, length
-        self._body: memoryview | None = None  # of a long frame
+        self._head: tuple[Kind, int, int, int] | None = None  # kind, round, flags, whole length
+        self._long: memoryview | None = None  # a frame longer than the stage
         self._filled = 0
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._body is not None:
-            return self._body[self._filled :]
+        if self._long is not None:
+            return self._long[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
             return self._stage
@@ -196,8 +203,8 @@ class Parser:
 
     def received(self, count: int) -> list[Frame]:
         """The frames that `count` more bytes complete."""
-        if self._body is not None:
-            return self._fill(self._body, count)
+        if self._long is not None:
+            return self._fill(self._long, count)
         self._end += count
         frames: list[Frame] = []
         while self._start < self._end:
@@ -205,15 +212,13 @@ class Parser:
                 if self._end - self._start < HEADER.size:
                     break
                 self._head = self._judge(*HEADER.unpack_from(self._stage, self._start))
-                self._start += HEADER.size
             kind, round_, flags, length = self._head
             end = self._start + length
             if end > self._end:
-                if length > _STAGE - HEADER.size:
-                    self._begin_body(length)
+                if length > _STAGE:
+                    self._begin_long(length)
                 break
-            body = bytes(self._stage[self._start : end])
-            frames.append(Frame(kind, round_, flags, body))
+            frames.append(Frame(kind, round_, flags, bytes(self._stage[self._start : end])))
             self._start, self._head = end, None
         return frames
 
@@ -229,19 +234,19 @@ class Parser:
             rest = rest[count:]
         return frames
 
-    def _begin_body(self, length: int) -> None:
+    def _begin_long(self, length: int) -> None:
         here = self._end - self._start
-        self._body, self._filled = memoryview(np.empty(length, np.uint8)), here
-        self._body[:here] = self._stage[self._start : self._end]
+        self._long, self._filled = memoryview(np.empty(length, np.uint8)), here
+        self._long[:here] = self._stage[self._start : self._end]
         self._start = self._end = 0
 
-    def _fill(self, body: memoryview, count: int) -> list[Frame]:
+    def _fill(self, long: memoryview, count: int) -> list[Frame]:
         self._filled += count
-        if self._filled < len(body) or self._head is None:
+        if self._filled < len(long) or self._head is None:
             return []
         kind, round_, flags, _ = self._head
-        self._body = self._head = None
-        return [Frame(kind, round_, flags, body)]
+        self._long = self._head = None
+        return [Frame(kind, round_, flags, long)]
 
     def _judge(
         self,
@@ -268,4 +273,4 @@ class Parser:
             raise WireError(f"a DATA frame holds whole float64, but announces {length} bytes")
         if flags > most:
             raise WireError(f"a {kind.name} frame has flags up to {most}, but they are {flags}")
-        return kind, round_, flags, length
+        return kind, round_, flags, HEADER.size + length

@@ -121,7 +121,7 @@ def without_course(r: Floats, heard: slice) -> Floats:
 
 def spectra(view: View, pairs: Sequence[Pair], omega: Floats) -> Complex:
     """T_a(ω)_pq, (agents, frequencies, pairs, pairs)."""
-    z: Complex = shrinking(view) * np.exp(1j * omega)
+    z = (shrinking(view) * np.exp(1j * omega)).astype(np.complex128)
     X = _propagation(view, z)
     H = np.empty((len(omega), len(pairs), view.n_agents), complex)
     for p, (j, i) in enumerate(pairs):

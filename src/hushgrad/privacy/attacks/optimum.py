@@ -29,9 +29,11 @@ class Optimum(Attack):
     def applies(self, view: View, target: int) -> str | None:
         if target in view.members:
             return f"agent {target} belongs to the adversary"
+        if not view.members:
+            return "needs curious agents"
         honest = view.n_agents - len(view.members)
-        if not view.members or honest > 1:
-            return f"needs all agents but agent {target}, and {honest - 1} others are honest"
+        if honest > 1:
+            return f"θ* tells only the sum of {honest} honest agents' gradients"
         return None
 
     def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:

@@ -1,0 +1,68 @@
+"""A deployment on one machine: every organisation is a directory, every agent a process.
+
+What organisations do each at home is done here for all of them: keys are made, certificates
+exchanged, agents started. Ports of the files become free ones of this machine.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from hushgrad.runtime.identity import mint
+from hushgrad.runtime.result import read_result
+
+HERE = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+def with_free_ports(texts):
+    """The same texts, each port of this machine in them replaced by one that is free."""
+    ports = {port for text in texts.values() for port in HERE.findall(text)}
+    servers = {port: socket.create_server(("127.0.0.1", 0)) for port in ports}
+    free = {port: server.getsockname()[1] for port, server in servers.items()}
+    for server in servers.values():
+        server.close()
+    return {
+        name: HERE.sub(lambda found: f"127.0.0.1:{free[found[1]]}", text)
+        for name, text in texts.items()
+    }
+
+
+def settle(directory, files):
+    """Give every agent a home with its file, its key and the certificates that the file names."""
+    for name, text in with_free_ports(files).items():
+        home = directory / name
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "agent.toml").write_text(text, encoding="utf-8")
+        mint(home, name)
+    for name in files:
+        tables = tomllib.loads((directory / name / "agent.toml").read_text(encoding="utf-8"))
+        trusted = directory / name / "trusted"
+        trusted.mkdir()
+        for other in {t["name"] for t in [*tables["neighbour"], *tables.get("partner", [])]}:
+            shutil.copy(directory / other / f"{other}.crt", trusted)
+
+
+def run(directory, names, command=("-m", "hushgrad", "agent", "agent.toml", "--quiet")):
+    """Start all agents and wait for them; what each printed."""
+    agents = {
+        name: subprocess.Popen(
+            [sys.executable, *command], cwd=Path(directory) / name,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        )
+        for name in names
+    }  # fmt: skip
+    printed = {}
+    for name, agent in agents.items():
+        printed[name], errors = agent.communicate(timeout=120)
+        if agent.returncode:
+            sys.exit(f"{name} ended with {agent.returncode}: {printed[name]}{errors}")
+    return printed
+
+
+def results(directory, names):
+    """The result files of all agents."""
+    return {name: read_result(Path(directory) / name / "state" / "result") for name in names}

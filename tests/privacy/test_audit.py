@@ -1,0 +1,335 @@
+"""The audit says who learns what: exposed where theory says so, not recovered where it says so."""
+
+import itertools
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cases
+import hushgrad as hg
+from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
+from hushgrad.privacy.attacks import ALL
+from hushgrad.privacy.attacks.flow import Flow
+from hushgrad.privacy.findings import Audit
+from hushgrad.privacy.verdict import Evidence
+
+STEP = hg.stepsizes.constant(0.1)
+BASELINES = [
+    hg.DGD(stepsize=hg.stepsizes.diminishing(0.3)),
+    *(a(stepsize=STEP) for a in (hg.EXTRA, hg.DIGing, hg.AugDGM, hg.AsynDGM)),
+    *(a(stepsize=STEP) for a in (hg.AB, hg.PushPull, hg.ADDOPT)),
+]
+PAPER = [hg.PDGDS(stepsize=hg.stepsizes.diminishing(0.5)), hg.PDGNDS(stepsize=STEP)]
+QUICK = 3  # random designs; the long study has
+MANY = 60
+
+
+def record(algorithm, network=None, problem=None, iterations=60, **options):
+    network = network or cases.undirected()
+    m = network.n_agents
+    problem = problem or cases.Quadratics(m, d=3, by_hand=True).problem
+    options = {"transcript": True, "engine": "agents", "seed": 3} | options
+    return hg.run(algorithm, problem, network, iterations=iterations, **options)
+
+
+def recommended(network, problem, *, part=1.0):
+    """The recommended design with quadratic masks as large as L, and a run to its end."""
+    gap = 0.2 * (1.0 - network.eta)
+    step = hg.stepsizes.constant(part * gap / problem.smoothness())
+    return hg.PDGNDS(stepsize=step, design="recommended")
+
+
+def verdicts(audit, kind):
+    return {f.verdict for f in audit.findings if f.kind == kind}
+
+
+@pytest.mark.parametrize("algorithm", BASELINES, ids=lambda a: a.title)
+def test_every_baseline_is_exposed(algorithm):
+    iterations = 300 if algorithm.title == "AsynDGM" else 60
+    audit = hg.audit(record(algorithm, iterations=iterations), coalitions=False)
+    assert audit.kinds == ("eavesdropper", "neighbour", "neighbours")
+    assert verdicts(audit, "eavesdropper") == verdicts(audit, "neighbours") == {"exposed"}
+    for finding in audit.findings:
+        if finding.exposure == "exposed":
+            assert finding.best.error <= 0.5 * finding.best.guess
+            assert finding.best.error < 1e-3
+
+
+@pytest.mark.parametrize("algorithm", PAPER, ids=lambda a: a.title)
+def test_the_papers_design_is_exposed_to_whoever_hears_all_links(algorithm):
+    run = record(algorithm, hg.Network(hg.graphs.paper()), iterations=500)
+    audit = hg.audit(run, ["eavesdropper", "neighbours"], coalitions=False)
+    assert verdicts(audit, "eavesdropper") == verdicts(audit, "neighbours") == {"exposed"}
+    attacks = {e.attack for f in audit.findings for e in f.evidence if e.counts}
+    assert {"flow", "span"} <= attacks
+
+
+def test_bursts_do_not_help():
+    step = replace(STEP, deviation=hg.stepsizes.bursts(5, 2.0, within=100))
+    audit = hg.audit(record(hg.PDGNDS(stepsize=step), iterations=500), "eavesdropper")
+    assert verdicts(audit, "eavesdropper") == {"exposed"}
+
+
+def test_without_one_neighbours_links_nothing_is_recovered_and_the_audit_says_why():
+    """Agent 4 has two neighbours; whoever hears only one of them can add up no flow."""
+    step = replace(STEP, deviation=hg.stepsizes.geometric(0.5, drawn="once"))
+    run = record(hg.PDGNDS(stepsize=step, split=hg.splits.private_constant()), iterations=300)
+    ears = {(4, 3), (3, 4)}
+    audit = hg.audit(run, hg.Eavesdropper(ears), agents=[4], coalitions=False)
+    (finding,) = audit.findings
+    assert finding.verdict == "not recovered (0 attacks tried)"
+    assert finding.refused["flow"] == "hears 2 of the 4 links of agent 4"
+    assert finding.best is None
+    whole = hg.audit(run, hg.Eavesdropper({*ears, (4, 5), (5, 4)}), agents=[4], coalitions=False)
+    assert whole.findings[0].verdict == "exposed"
+
+
+def test_two_neighbours_have_the_direction_in_pdg_ds_and_not_the_size():
+    run = record(PAPER[0], iterations=60)
+    audit = hg.audit(run, hg.Curious({1, 2}), agents=[0], coalitions=False)
+    assert audit.findings[0].verdict == "direction exposed"
+    assert audit.findings[0].best.attack == "span"
+
+
+def test_the_recommended_design_withstands_all_neighbours_and_an_eavesdropper():
+    network, problem = cases.undirected(), cases.Quadratics(d=3, by_hand=True).problem
+    run = record(recommended(network, problem), network, problem, iterations=1500)
+    audit = hg.audit(run)
+    assert {f.exposure for f in audit.findings} == {"not recovered"}
+    assert any(len(f.tried) >= 3 for f in audit.findings)
+    for coalition in audit.coalitions:
+        needed = {*neighbours(network, coalition.agent), *partners(run, coalition.agent)}
+        assert set(coalition.members) == needed
+        assert coalition.is_smallest
+
+
+def neighbours(network, i):
+    return {int(j) for j in network.graph.senders[network.graph.receivers == i]}
+
+
+def partners(run, i):
+    return set(run.algorithm.masking.partners(i, run.network.n_agents))
+
+
+def test_one_honest_partner_beyond_the_neighbours_is_what_keeps_a_mask():
+    network, problem = hg.Network(hg.graphs.ring(9)), cases.Quadratics(9, d=2, by_hand=True).problem
+    run = record(recommended(network, problem), network, problem, iterations=1500)
+    all_of_them = {*neighbours(network, 0), *partners(run, 0)}
+    beyond = sorted(all_of_them - neighbours(network, 0))
+    assert beyond
+    coalitions = [hg.Curious(all_of_them - {one}) for one in beyond]
+    audit = hg.audit(run, [hg.Curious(all_of_them), *coalitions], agents=[0], coalitions=False)
+    assert [f.exposure for f in audit.findings] == ["exposed", *["not recovered"] * len(beyond)]
+
+
+def test_linear_masks_alone_let_the_hessian_out():
+    network, problem = cases.undirected(), cases.Quadratics(d=3, by_hand=True).problem
+    algorithm = replace(recommended(network, problem), masks=hg.masks.zero_sum(quadratic=0))
+    run = record(algorithm, network, problem, iterations=1500)
+    audit = hg.audit(run, "neighbours", coalitions=False)
+    counting = {e.quantity for f in audit.findings for e in f.evidence if e.counts}
+    assert counting - {"position"} == {"curvature"}
+
+
+def random_design(seed):
+    """A random connected network, a random problem, and the recommended design on them."""
+    rng = np.random.default_rng(seed)
+    m, d = int(rng.integers(5, 11)), int(rng.integers(1, 5))
+    tree = {(int(rng.integers(i)), i) for i in range(1, m)}
+    more = {tuple(sorted(rng.choice(m, 2, replace=False).tolist())) for _ in range(m)}
+    network = hg.Network(hg.graphs.from_edges(sorted(tree | more), n_agents=m))
+    problem = hg.problems.estimation(n_agents=m, s=d + 1, d=d, noise=1.0, seed=seed)
+    return network, problem, recommended(network, problem)
+
+
+def check_better_than_guessing_by_nobody(seed):
+    network, problem, algorithm = random_design(seed)
+    run = record(algorithm, network, problem, iterations=800, seed=seed)
+    audit = hg.audit(run, ["eavesdropper", "neighbour", "neighbours"], coalitions=False)
+    judged = 0
+    for finding in audit.findings:
+        near = neighbours(network, finding.agent)
+        if finding.kind == "neighbours" and partners(run, finding.agent) <= near:
+            continue  # no honest partner is left
+        assert finding.exposure == "not recovered"
+        for e in finding.evidence:
+            if e.quantity in ("gradient", "gradient at optimum", "curvature", "objective"):
+                assert e.error > 0.9 * e.guess, (seed, finding.agent, finding.kind, e)
+                judged += 1
+    return judged
+
+
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+def test_no_attack_is_better_than_guessing_on_a_few_random_recommended_designs():
+    assert sum(check_better_than_guessing_by_nobody(seed) for seed in range(QUICK)) > 80
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+def test_no_attack_is_better_than_guessing_on_many_random_recommended_designs():
+    """Also in 60 networks of 5 to 10 agents, d = 1 … 4."""
+    assert sum(check_better_than_guessing_by_nobody(100 + seed) for seed in range(MANY)) > 1500
+
+
+def test_verdicts_never_call_an_agent_safe():
+    audit = hg.audit(record(recommended_small()[2], *recommended_small()[:2], iterations=100))
+    said = str(audit) + audit.to_json()
+    assert "not recovered (" in said
+    assert not re.search(r"safe|hidden|secure|protected", said)
+
+
+def recommended_small():
+    network, problem = hg.Network(hg.graphs.ring(5)), cases.Quadratics(5, d=2, by_hand=True).problem
+    return network, problem, recommended(network, problem)
+
+
+def test_a_sole_neighbour_is_the_smallest_coalition_and_inner_agents_need_both():
+    network = hg.Network(hg.graphs.path(5))
+    audit = hg.audit(record(PAPER[1], network, iterations=600), "eavesdropper")
+    members = {c.agent: c.members for c in audit.coalitions}
+    assert members == {0: (1,), 1: (0, 2), 2: (1, 3), 3: (2, 4), 4: (3,)}
+    assert all(c.is_smallest for c in audit.coalitions)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_smallest_coalition_against_extra_covers_whom_the_agent_listens_to(seed):
+    """EXTRA says the same to all, so i is exposed if of i and each neighbour somebody hears."""
+    rng = np.random.default_rng(seed)
+    tree = [(int(rng.integers(i)), i) for i in range(1, 7)]
+    more = [tuple(sorted(rng.choice(7, 2, replace=False).tolist())) for _ in range(3)]
+    network = hg.Network(hg.graphs.from_edges(sorted({*tree, *more}), n_agents=7))
+    audit = hg.audit(record(BASELINES[1], network, iterations=30), "eavesdropper")
+    near = {i: neighbours(network, i) for i in range(7)}
+    for coalition in audit.coalitions:
+        i = coalition.agent
+        sizes = [
+            len(S)
+            for n in range(1, len(near[i]) + 1)
+            for S in itertools.combinations(near[i], n)
+            if all(near[j] & set(S) or j in S for j in (i, *near[i]))
+        ]
+        assert len(coalition.members) == min(sizes)
+        assert coalition.is_smallest
+
+
+def test_a_search_that_is_cut_off_says_so():
+    """On the complete graph every agent but one of EXTRA's can be spared: many sets to look at."""
+    run = record(hg.PDGNDS(stepsize=STEP), hg.Network(hg.graphs.paper()), iterations=600)
+    whole = hg.audit(run, "eavesdropper").coalitions[0]
+    assert str(whole) == "agents 1, 2, 4"
+    extra = record(BASELINES[1], hg.Network(hg.graphs.paper()), iterations=30)
+    cut = hg.audit(extra, "eavesdropper", agents=[0], most_coalitions=1).coalitions[0]
+    assert str(cut) == "agents 1, 2, 4, or fewer"
+    assert str(hg.audit(extra, "eavesdropper", agents=[0]).coalitions[0]) == "agents 1, 4"
+
+
+def test_everyone_else_always_knows_and_in_a_complete_graph_they_are_the_neighbours():
+    network, problem = hg.Network(hg.graphs.complete(4)), cases.Quadratics(4, by_hand=True).problem
+    run = record(recommended(network, problem), network, problem, iterations=1500)
+    audit = hg.audit(run)
+    assert verdicts(audit, "neighbours") == {"exposed"}
+    assert verdicts(audit, "neighbour") == {"not recovered (0 attacks tried)"}
+    assert {"optimum"} <= {e.attack for f in audit.findings for e in f.evidence if e.counts}
+    assert [c.members for c in audit.coalitions] == [(1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)]
+
+
+def test_json_says_everything_and_comes_back_as_it_was():
+    audit = hg.audit(record(PAPER[0], iterations=40))
+    assert Audit.from_json(audit.to_json()) == audit
+    said = json.loads(audit.to_json())
+    assert said["findings"][0]["verdict"] == audit.findings[0].verdict
+    lost = Evidence(attack="flow", quantity="gradient", k=(0, 3), error=np.inf, guess=1.0)
+    broken = replace(audit, findings=(replace(audit.findings[0], evidence=(lost,)),))
+    assert Audit.from_json(broken.to_json()) == broken
+
+
+def test_a_run_without_transcript_is_run_again_with_the_same_result():
+    options = {"trials": [4, 7], "x0": cases.Quadratics(d=3).x0}
+    with_it = hg.audit(record(BASELINES[1], **options), trial=1)
+    without = hg.audit(record(BASELINES[1], transcript=False, **options), trial=1)
+    assert with_it == without
+    assert without.trial == 7
+
+
+def test_accuracy_and_speed_are_those_of_the_run():
+    run = record(BASELINES[1], iterations=400, record_every=1)
+    audit = hg.audit(run, "eavesdropper", coalitions=False)
+    assert audit.accuracy == pytest.approx(run.error[0, -1] / run.error[0, 0])
+    assert audit.iterations_to_1e_6 == np.flatnonzero(run.error[0] <= 1e-6 * run.error[0, 0])[0]
+
+
+def test_adversaries_attacks_and_agents_can_be_chosen():
+    run = record(PAPER[1], iterations=100)
+    chosen = [hg.Curious({1, 2}), "neighbour", hg.Eavesdropper()]
+    audit = hg.audit(run, chosen, agents=[0, 1], attacks=[Flow()], coalitions=False)
+    assert audit.kinds == ("curious agents 1, 2", "neighbour", "eavesdropper")
+    asked = [(f.agent, f.kind) for f in audit.findings]
+    singles = [(0, "neighbour")] * 4 + [(1, "neighbour")] * 3
+    assert asked == [
+        (0, "curious agents 1, 2"), *singles, (0, "eavesdropper"), (1, "eavesdropper"),
+    ]  # fmt: skip
+    assert {name for f in audit.findings for name in (*f.tried, *f.refused)} == {"flow"}
+    assert audit.coalitions == ()
+
+
+def test_the_table_shows_the_worst_of_each_kind():
+    audit = hg.audit(record(BASELINES[0]), agents=[6])
+    lines = [line.split() for line in audit.table().splitlines() if line.startswith("6 ")]
+    assert [line[-1] for line in lines] == ["dgd-inversion"] * 3
+    assert "agent 6: agent 1" in audit.table()
+    assert "all neighbours: 1 of 1 exposed" in audit.table()
+
+
+def test_progress_counts_every_question():
+    ticks = []
+    hg.audit(record(BASELINES[0]), agents=[0, 6], progress=lambda n, of: ticks.append((n, of)))
+    assert ticks == [(n, 11) for n in range(1, 12)]  # 2 + (4 + 1) + 2 findings, 2 coalitions
+
+
+def test_what_cannot_be_audited_is_refused_with_the_way_out(tmp_path):
+    run = record(BASELINES[0], iterations=5)
+    with pytest.raises(PrivacyError, match=r"loaded from a file.*Run it again"):
+        hg.audit(hg.load_run(run.save(tmp_path / "run.npz")))
+    with pytest.raises(InputError, match="trials 0 to 0"):
+        hg.audit(run, trial=1)
+    with pytest.raises(InputError, match="agent 7 is asked for"):
+        hg.audit(run, agents=[7])
+    with pytest.raises(InputError, match=r"hg.Eavesdropper\(\).*but got 'spy'"):
+        hg.audit(run, "spy")
+    with pytest.raises(InputError, match="but got 3"):
+        hg.audit(run, [3])
+    with pytest.raises(InputError, match="an agent outside"):
+        hg.audit(run, hg.Curious(range(7)))
+    wild = hg.EXTRA(stepsize=hg.stepsizes.constant(50.0))
+    with pytest.raises(DivergedError, match="diverged at"):
+        hg.audit(record(wild, iterations=2000))
+
+
+def test_every_attack_of_the_lab_has_a_name_of_its_own_and_says_what_it_does():
+    assert len({a.name for a in ALL}) == len({a.title for a in ALL}) == len(ALL)
+    for attack in ALL:
+        assert attack.__doc__
+
+
+@pytest.mark.slow
+def test_the_audit_of_twenty_agents_and_5000_iterations_takes_less_than_a_minute():
+    import time
+
+    network = hg.Network(hg.graphs.random_regular(20, 4, seed=0))
+    problem = hg.problems.estimation(n_agents=20, s=3, d=2, seed=0)
+    for design in ("paper", "recommended"):
+        algorithm = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.02), design=design)
+        with pytest.warns(RiskWarning) if design == "recommended" else nothing():
+            run = hg.run(algorithm, problem, network, iterations=5000)
+        started = time.perf_counter()
+        hg.audit(run)
+        assert time.perf_counter() - started < 60
+
+
+def nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()

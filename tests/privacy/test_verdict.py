@@ -1,0 +1,214 @@
+"""An estimate counts if it is near the truth and clearly nearer than a guess without messages."""
+
+import numpy as np
+import pytest
+
+import cases
+import hushgrad as hg
+from hushgrad.privacy import Curious, Eavesdropper, Estimate, Truth, View
+from hushgrad.privacy.attacks.optimum import Optimum
+from hushgrad.privacy.prior import lucky_sine
+from hushgrad.privacy.verdict import ALIGNED, Evidence, Judge, best, verdict
+
+N = 12
+Q = cases.Quadratics(seed=4, by_hand=True)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return record(Q.problem, Q.x0)
+
+
+def record(problem, x0=None, network=None, iterations=N, **options):
+    return hg.run(
+        hg.DGD(), problem, network or cases.undirected(), iterations=iterations, x0=x0,
+        transcript=True, engine="agents", **options,
+    )  # fmt: skip
+
+
+def estimate(quantity, value, k=None, target=0):
+    k = None if k is None else np.array(k)
+    return Estimate(attack="mine", target=target, quantity=quantity, k=k, value=np.array(value))
+
+
+def judged(run, estimate, adversary=None, **options):
+    view = View.of(run, adversary or Eavesdropper())
+    return {e.quantity: e for e in Judge(Truth(run), **options)(view, estimate)}
+
+
+def at_optimum():
+    return Q.g(np.tile(Q.solution, (cases.M, 1)))
+
+
+def test_a_gradient_within_ten_percent_counts_and_one_beyond_does_not(run):
+    g = at_optimum()[0]
+    for off, counts in ((0.0, True), (0.09, True), (0.11, False), (1.0, False)):
+        aside = off * np.linalg.norm(g) * np.eye(len(g))[1]
+        found = judged(run, estimate("gradient at optimum", g + aside))["gradient at optimum"]
+        assert found.error == pytest.approx(off, abs=1e-9)
+        assert found.guess == pytest.approx(1.0)
+        assert found.counts == counts
+
+
+def test_gradients_of_many_iterations_are_judged_by_their_median_or_where_asked(run):
+    g = np.array([Q.g(x) for x in run.trace[0, :-1]])[:, 0]
+    wrong = g.copy()
+    wrong[:4] *= 7.0
+    found = judged(run, estimate("gradient", wrong, range(N)))["gradient"]
+    assert found.error < 1e-12
+    assert found.k == (0, N - 1)
+    early = judged(run, estimate("gradient", wrong, range(N)), at=[1, 3])["gradient"]
+    assert early.error == pytest.approx(6.0)
+    assert early.k == (1, 3)
+    assert judged(run, estimate("gradient", wrong, range(N)), at=[N]) == {}
+
+
+def test_a_sign_that_is_open_is_not_counted_against_an_estimate(run):
+    g = at_optimum()[2]
+    up_to_sign = "gradient at optimum up to sign"
+    assert judged(run, estimate(up_to_sign, -g, target=2))[up_to_sign].counts
+    plain = judged(run, estimate("gradient at optimum", -g, target=2))["gradient at optimum"]
+    assert plain.error == pytest.approx(2.0)
+
+
+def test_directions_are_judged_as_lines_and_against_luck(run):
+    g = at_optimum()[1]
+    aside = np.linalg.svd(g[None])[2][1]  # orthogonal to g
+    for sine, counts in ((0.0, True), (0.05, True), (0.32, False)):
+        u = -np.sqrt(1 - sine**2) * g / np.linalg.norm(g) + sine * aside
+        found = judged(run, estimate("direction", 3.0 * u, target=1))["direction"]
+        assert found.error == pytest.approx(sine, abs=1e-9)
+        assert found.counts == counts
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_luck_undercuts_the_lucky_angle_as_often_as_it_says(d):
+    lines = np.random.default_rng(d).normal(size=(200_000, d))
+    sine = np.linalg.norm(lines[:, 1:], axis=1) / np.linalg.norm(lines, axis=1)
+    for chance in (0.3, 0.02):
+        assert (sine < lucky_sine(d, chance)).mean() == pytest.approx(chance, rel=0.05)
+
+
+def test_in_one_dimension_no_direction_counts():
+    one = cases.Quadratics(d=1, by_hand=True)
+    run = record(one.problem)
+    g = one.g(np.tile(one.solution, (cases.M, 1)))[0]
+    assert not judged(run, estimate("direction", g))["direction"].counts
+
+
+def test_a_wildly_wrong_gradient_has_no_direction(run):
+    """Its size says that it is wrong; where it points to is accident."""
+    g = at_optimum()[0]
+    assert "direction" not in judged(run, estimate("gradient at optimum", 30.0 * g))
+    assert judged(run, estimate("gradient at optimum", 1.5 * g))["direction"].counts
+
+
+def test_a_coalition_guesses_from_its_own_gradients(run):
+    g = at_optimum()
+    members = [1, 2, 4]
+    guesses = [0 * g[0], g[members].mean(0), -g[members].sum(0) / (cases.M - 3)]
+    best_guess = min(np.linalg.norm(v - g[0]) for v in guesses) / np.linalg.norm(g[0])
+    found = judged(run, estimate("gradient at optimum", g[0]), Curious(members))
+    assert found["gradient at optimum"].guess == pytest.approx(best_guess)
+    assert best_guess < 0.95
+
+
+def test_what_members_can_guess_is_not_counted_as_recovered():
+    """All agents have nearly the same data: 4 % off is no better than one's own gradient."""
+    rng = np.random.default_rng(0)
+    positions = np.array([10.0, 0.0]) + 0.1 * rng.normal(size=(7, 2))
+    problem = hg.problems.rendezvous(positions)
+    run = record(problem)
+    g = 2 * (run.trace[0, 0, 0] - positions[0])  # the first gradient
+    value = (1.04 * g)[None]
+    for adversary, counts in ((Eavesdropper(), True), (Curious({1}), False)):
+        found = judged(run, estimate("gradient", value, [0]), adversary)["gradient"]
+        assert found.error == pytest.approx(0.04)
+        assert found.counts == counts
+
+
+def test_nothing_counts_where_there_is_nothing_to_find():
+    """Everybody stands at the same point: g_i(θ*) = 0, and 0 is a perfect guess."""
+    run = record(hg.problems.rendezvous(np.tile([3.0, 1.0], (7, 1))))
+    found = judged(run, estimate("gradient at optimum", [0.0, 0.0]))
+    assert not any(e.counts for e in found.values())
+
+
+def test_the_hessian_is_a_secret_of_its_own(run):
+    H = 2 * (Q.A[0].T @ Q.A[0] + Q.sigma * np.eye(cases.D))
+    q = -2 * Q.A[0].T @ Q.z[0]
+    whole = judged(run, estimate("objective", np.column_stack([H, q])))
+    assert whole["objective"].counts
+    assert whole["curvature"].counts
+    masked = judged(run, estimate("objective", np.column_stack([H, q + 5.0])))
+    assert masked["curvature"].counts
+    assert not masked["objective"].counts
+    others = [2 * (A.T @ A + Q.sigma * np.eye(cases.D)) for A in Q.A[1:]]
+    usual = np.linalg.norm(np.mean(others, axis=0) - H) / np.linalg.norm(H)
+    assert masked["curvature"].guess == pytest.approx(min(usual, 1.0))
+
+
+def test_a_hessian_that_all_agents_have_is_no_secret():
+    problem = hg.problems.rendezvous(n_agents=7, seed=1)
+    p = problem.agent_data(0)["p"]
+    found = judged(record(problem), estimate("objective", np.column_stack([2 * np.eye(2), -2 * p])))
+    assert not found["curvature"].counts
+    assert found["gradient at optimum"].counts
+
+
+def test_where_theta_has_its_origin_does_not_matter():
+    """A rendezvous far from 0: |q| is large there, and 1 % of it is more than all differences."""
+    near = hg.problems.rendezvous(n_agents=7, seed=1)
+    p = near.data["p"]
+    far = hg.problems.rendezvous(p + 1000.0)
+    errors = []
+    for problem, shift in ((near, 0.0), (far, 1000.0)):
+        value = np.column_stack([2 * np.eye(2), -2 * (p[0] + shift) + 0.3])
+        run = record(problem, x0=np.full((7, 2), shift))
+        errors.append(judged(run, estimate("objective", value))["gradient at optimum"].error)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+
+
+def test_positions_are_told_but_expose_nobody(run):
+    x = run.trace[0, :, 0]
+    found = judged(run, estimate("position", x, range(N + 1)))
+    assert found["position"].counts
+    assert verdict(found.values()) == "not recovered"
+
+
+def test_what_is_not_finite_is_infinitely_far_off(run):
+    nothing = judged(run, estimate("gradient at optimum", np.full(cases.D, np.nan)))
+    assert nothing["gradient at optimum"].error == np.inf
+
+
+def evidence(quantity, error, k=None, guess=1.0):
+    return Evidence(attack="mine", quantity=quantity, k=k, error=error, guess=guess)
+
+
+def test_the_verdict_is_the_worst_that_counts():
+    wrong = evidence("gradient", 0.5)
+    line = evidence("direction", 0.01, guess=0.1)
+    right = evidence("curvature", 0.02)
+    assert verdict([]) == verdict([wrong]) == "not recovered"
+    assert verdict([wrong, line]) == "direction exposed"
+    assert verdict([wrong, line, right]) == "exposed"
+    assert best([]) is None
+    assert best([wrong, line]) is line
+    assert best([wrong, line, right]) is right
+    assert best([wrong, evidence("gradient", 7.0)]) is wrong
+    assert not evidence("direction", ALIGNED * 1.01, guess=1.0).counts
+
+
+def test_of_equally_exact_estimates_the_largest_is_shown():
+    first, all_of_them = evidence("gradient", 1e-16, (0, 0)), evidence("gradient", 1e-12, (0, 9))
+    assert best([first, all_of_them]) is all_of_them
+    assert best([first, evidence("gradient", 1e-3, (0, 9))]) is first
+
+
+def test_everyone_else_together_knows_the_gradient_without_a_message():
+    run = record(Q.problem, iterations=40)
+    everyone = View.of(run, Curious(range(1, cases.M)))
+    theta = run.trace[0, -1, 1:].mean(axis=0)
+    (found,) = Optimum()(everyone, 0)
+    np.testing.assert_allclose(found.value, -Q.g(np.tile(theta, (cases.M, 1)))[1:].sum(axis=0))
+    assert "2 honest agents" in Optimum().applies(View.of(run, Curious(range(2, cases.M))), 0)
