@@ -64,7 +64,7 @@ def test_the_papers_design_is_exposed_to_whoever_hears_all_links(algorithm):
     audit = hg.audit(run, ["eavesdropper", "neighbours"], coalitions=False)
     assert verdicts(audit, "eavesdropper") == verdicts(audit, "neighbours") == {"exposed"}
     attacks = {e.attack for f in audit.findings for e in f.evidence if e.counts}
-    assert {"flow", "span"} <= attacks
+    assert {"span", "objective-fit"} <= attacks
 
 
 def test_bursts_do_not_help():

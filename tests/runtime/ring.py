@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-import hushgrad as hg
 from hushgrad.exchange import Links
 from hushgrad.runtime.agent import Agent
 from hushgrad.runtime.config import AgentConfig, Neighbour, RunConfig
@@ -40,11 +39,12 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
             if not (keys / f"{name(j)}.key").exists():
                 mint(keys, name(j))
     ports = free_ports(m) if tls else range(1, m + 1)
-    arcs = set(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
+    pairs = list(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
+    arcs = set(pairs)
     numbers = {}
     if not network.is_directed:
         every = link_numbers(graph).tolist()
-        numbers = dict(zip(zip(graph.senders.tolist(), graph.receivers.tolist()), every))
+        numbers = dict(zip(pairs, every, strict=True))
     far = set()
     if algorithm.links is Links.TWO_HOP:
         two = graph.two_hop()
@@ -111,8 +111,14 @@ def agents(configs, gradients, *, tls=True):
     ]
 
 
+async def ends(agents, timeout=60):
+    """Run agents to their end; gives their results."""
+    async with asyncio.timeout(timeout):
+        return await asyncio.gather(*(agent.run() for agent in agents))
+
+
 async def together(agents, timeout=60):
-    """Run agents to their end; gives the results and the estimates (K, agents, d)."""
+    """Run agents to their end; gives the estimates (K, agents, d)."""
     kept = [[] for _ in agents]
 
     async def follow(agent, own):

@@ -25,14 +25,14 @@ from hushgrad.errors import (
 from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.config import AgentConfig
-from hushgrad.runtime.hello import public_parts
+from hushgrad.runtime.hello import public_parts, read_row, row_document
 from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.link import Hub
 from hushgrad.runtime.masking import masked
 from hushgrad.runtime.objectives import load_objective
 from hushgrad.runtime.result import AgentResult, Status
-from hushgrad.runtime.samples import Samples
+from hushgrad.runtime.samples import SAMPLES, Samples
 from hushgrad.runtime.secret import SecretDraws
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.stats import Stats
@@ -148,7 +148,7 @@ class Agent:
         self._incarnation = state.incarnation
         every = config.record_every
         if every is not None:
-            path = config.state / "samples"
+            path = config.state / SAMPLES
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
             session, stopping = self._session()
@@ -317,13 +317,7 @@ class Agent:
             rows = {j: hub.rows[j] for j in near}
         return {
             "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
-            "rows": {
-                str(j): {
-                    "own": row.own,
-                    "links": [[i, w, row.names[i]] for i, w in row.links.items()],
-                }
-                for j, row in rows.items()
-            },
+            "rows": {str(j): row_document(row) for j, row in rows.items()},
         }
 
     def _public(self, ends: Mapping[int, Ends]) -> dict[str, Any]:
@@ -348,14 +342,7 @@ class Agent:
         near = [n for n in config.neighbours if not n.two_hop]
         receivers = {Links.GRAPH: tuple(sorted(n.number for n in near if n.direction != "in"))}
         if run.algorithm.links is Links.TWO_HOP:
-            rows = {
-                int(j): Row(
-                    row["own"],
-                    {i: w for i, w, _ in row["links"]},
-                    {i: name for i, _, name in row["links"]},
-                )
-                for j, row in links["rows"].items()
-            }
+            rows = {int(j): read_row(row) for j, row in links["rows"].items()}
             weights["W2"] = square(config.number, weights["W"], rows)
             # a neighbour may still be waiting for it after this agent was started again
             names = {n.number: n.name for n in near}

@@ -64,33 +64,46 @@ def _is_text_table(value: Json) -> bool:
     return type(value) is dict and all(type(text) is str for text in value.values())
 
 
-def encode_row(row: Row) -> bytes:
+def row_document(row: Row) -> dict[str, Json]:
+    """A row for JSON."""
     links = [[i, weight, row.names[i]] for i, weight in row.links.items()]
-    return json.dumps({"own": row.own, "links": links}).encode()
+    return {"own": row.own, "links": links}
+
+
+def read_row(document: Mapping[str, Json]) -> Row:
+    """A row that `row_document` wrote."""
+    links: list[tuple[int, float, str]] = document["links"]
+    weights = {i: weight for i, weight, _ in links}
+    return Row(document["own"], weights, {i: name for i, _, name in links})
+
+
+def encode_row(row: Row) -> bytes:
+    return json.dumps(row_document(row)).encode()
 
 
 def decode_row(body: bytes | memoryview) -> Row:
     """A ROW as it came, its types checked."""
     said = _object(body, "ROW")
-    links = said.get("links")
+    links: Json = said.get("links")
     holds = (
         set(said) == {"own", "links"}
         and _is_weight(said["own"])
         and type(links) is list
-        and all(
-            type(link) is list
-            and len(link) == 3
-            and type(link[0]) is int
-            and link[0] >= 0
-            and _is_weight(link[1])
-            and type(link[2]) is str
-            for link in links
-        )
+        and all(map(_is_link, links))
     )
     if not holds:
         raise WireError("a ROW holds its own weight and [number, weight, name] of every link")
-    return Row(
-        said["own"], {i: weight for i, weight, _ in links}, {i: name for i, _, name in links}
+    return read_row(said)
+
+
+def _is_link(value: Json) -> bool:
+    return (
+        type(value) is list
+        and len(value) == 3
+        and type(value[0]) is int
+        and value[0] >= 0
+        and _is_weight(value[1])
+        and type(value[2]) is str
     )
 
 

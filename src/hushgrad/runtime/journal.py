@@ -42,7 +42,6 @@ FORMAT = 1
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64]]
-type Fact = str | int | bool
 type Facts = dict[str, Any]  # what JSON can hold
 
 # A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
@@ -58,13 +57,13 @@ _SMALL = 65_536  # bytes that are copied into one piece rather than written as s
 class Section:
     """What was written together."""
 
-    facts: Mapping[str, Fact]  # with `k` and `round`
+    facts: Mapping[str, Any]  # `k`, `round`, and what else JSON can hold
     arrays: Arrays = field(default_factory=dict[str, NDArray[np.float64]])
     blob: bytes = b""
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(facts: tuple[tuple[str, Fact], ...], shapes: tuple[Any, ...]) -> bytes:
+def _layout(facts: tuple[tuple[str, Any], ...], shapes: tuple[Any, ...]) -> bytes:
     """Which facts and arrays a section has: in most rounds the same as in others."""
     text = json.dumps([dict(facts), shapes]).encode()
     return text + b" " * (-len(text) % 8)

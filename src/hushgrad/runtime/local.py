@@ -15,35 +15,30 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hushgrad.errors import AgentError
+from hushgrad.errors import AgentError, DivergedError, HushgradError
+from hushgrad.runtime.config import AgentConfig
 from hushgrad.runtime.localfiles import (
     check_order,
+    config_file,
+    log_file,
     make_network,
-    name_of,
     write_configs,
 )
+from hushgrad.runtime.localoutcome import outcome_of
 from hushgrad.runtime.result import Status, read_result
-from hushgrad.runtime.samples import read_samples
 from hushgrad.runtime.standing import read_standing
 from hushgrad.runtime.supervision import GRACE, Report, decode_report
-from hushgrad.simulate.checkpoint import Checkpoint
-from hushgrad.simulate.order import Order, Outcome, apply_metric, is_lost, measure
-from hushgrad.simulate.run import driver_of
+from hushgrad.simulate.order import Order, Outcome
 
 LOOPBACK = "127.0.0.1"
 REFRESH = 0.25  # seconds between two looks at the agents
 MOST_DEATHS = 10  # in a row, without a round in between, until an agent is given up
 LOG_TAIL = 5  # lines of an agent's log in a message
 
-type Floats = NDArray[np.float64]
 type Watch = Callable[[Sequence[AgentRow]], None]
 
 
@@ -55,6 +50,7 @@ class AgentRow:
     peers: int
     report: Report = field(default_factory=Report)
     starts: int = 0
+    pid: int = 0
     rate: float = 0.0  # rounds per second
     _since: tuple[float, int] = (0.0, 0)
 
@@ -103,39 +99,33 @@ class Processes:
         sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(order.network.n_agents)]
         try:
             addresses = [ear.getsockname() for ear in sockets]
-            files = write_configs(self._directory, order, self._algorithm, addresses)
-            diverged = asyncio.run(self._run(order, files, sockets))
+            configs = write_configs(self._directory, order, self._algorithm, addresses)
+            failure = asyncio.run(self._run(order, configs, sockets))
         finally:
             for ear in sockets:
                 ear.close()
         seconds = time.perf_counter() - started
-        return _outcome(order, self._directory, has_diverged=diverged, seconds=seconds)
+        states = [config.state for config in configs]
+        return outcome_of(order, states, failure=failure, seconds=seconds)
 
     async def _run(
-        self, order: Order, files: Sequence[Path], sockets: Sequence[socket.socket]
-    ) -> bool:
-        """Run all agents to their end; whether they diverged."""
-        graph = order.network.graph
-        rows = [
-            AgentRow(name_of(j), len({*graph.senders[graph.receivers == j].tolist(),
-                                      *graph.receivers[graph.senders == j].tolist()}))
-            for j in range(len(files))
-        ]  # fmt: skip
-        has_diverged = False
+        self, order: Order, configs: Sequence[AgentConfig], sockets: Sequence[socket.socket]
+    ) -> HushgradError | None:
+        """Run all agents to their end; gives what prevented it."""
+        rows = [AgentRow(config.name, len(config.neighbours)) for config in configs]
+        failure: HushgradError | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 looking = group.create_task(self._look(rows, order.tick))
                 agents = [
-                    group.create_task(self._agent(row, file, ear.fileno()))
-                    for row, file, ear in zip(rows, files, sockets, strict=True)
+                    group.create_task(self._agent(row, config, ear.fileno()))
+                    for row, config, ear in zip(rows, configs, sockets, strict=True)
                 ]
                 await asyncio.wait(agents)
                 looking.cancel()
-        except* _DivergedHere:
-            has_diverged = True
-        except* AgentError as failed:
-            raise failed.exceptions[0] from None
-        return has_diverged
+        except* (AgentError, DivergedError) as failed:
+            failure = next(e for e in failed.exceptions if isinstance(e, HushgradError))
+        return failure
 
     async def _look(self, rows: Sequence[AgentRow], tick: Callable[[int], None]) -> None:
         done = 0
@@ -147,31 +137,34 @@ class Processes:
             done = max(done, least)
             await asyncio.sleep(REFRESH)
 
-    async def _agent(self, row: AgentRow, file: Path, listening: int) -> None:
+    async def _agent(self, row: AgentRow, config: AgentConfig, listening: int) -> None:
         """Run one agent until it ends; who is killed is started again, unless it gets nowhere."""
         deaths, before = 0, -1
         while True:
             row.starts += 1
-            code = await self._start(row, file, listening)
+            code = await self._start(row, config, listening)
             if code >= 0:
                 break
-            stands = read_standing(file.parent / "state")
+            stands = read_standing(config.state)
             reached = -1 if stands is None or stands.round is None else stands.round
             deaths = deaths + 1 if reached <= before else 1
             before = reached
             if deaths >= MOST_DEATHS:
-                raise _failure(row.name, f"was killed {deaths} times in round {reached}", file)
+                raise _failure(config, f"was killed {deaths} times in round {reached}")
             await asyncio.sleep(REFRESH * deaths)
-        result = read_result(file.parent / "state" / "result") if code else None
+        if not code:
+            return
+        result = read_result(config.result)
         if result is not None and result.status is Status.DIVERGED:
-            raise _DivergedHere
-        if code:
-            said = result.summary if result is not None else f"ended with code {code}"
-            raise _failure(row.name, said, file)
+            raise DivergedError(f"{config.name}: {result.detail}")
+        if result is None or result.is_done:
+            raise _failure(config, f"ended with code {code}")
+        raise _failure(config, f"ended: {result.summary}")
 
-    async def _start(self, row: AgentRow, file: Path, listening: int) -> int:
+    async def _start(self, row: AgentRow, config: AgentConfig, listening: int) -> int:
         """One process from its start to its end; its exit code, −n where signal n killed it."""
-        with (file.parent / "log").open("ab") as log:
+        file = config_file(config)
+        with log_file(config).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 # -P: what lies in the present directory is not meant to be imported
                 sys.executable, "-P", "-m", "hushgrad", "agent", str(file),
@@ -181,6 +174,7 @@ class Processes:
                 start_new_session=True,  # Ctrl-C is for the program that looks on
             )  # fmt: skip
         assert process.stdout is not None
+        row.pid = process.pid
         try:
             async for line in process.stdout:
                 row.hear(decode_report(line))
@@ -203,14 +197,10 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-class _DivergedHere(Exception):  # noqa: N818  # not an error: it is what came of the run
-    """An agent's numbers left the finite ones."""
-
-
-def _failure(name: str, said: str, file: Path) -> AgentError:
-    log = file.parent / "log"
+def _failure(config: AgentConfig, said: str) -> AgentError:
+    log = log_file(config)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
-    return AgentError("\n".join([f"{name} {said}. The end of its log, {log}:", *lines]))
+    return AgentError("\n".join([f"{config.name} {said}. The end of its log, {log}:", *lines]))
 
 
 @contextmanager
@@ -240,83 +230,3 @@ def only_one(path: Path) -> Generator[int]:
     finally:
         path.unlink(missing_ok=True)
         os.close(lock)
-
-
-# ---- what came of it
-
-
-def _outcome(order: Order, directory: Path, *, has_diverged: bool, seconds: float) -> Outcome:
-    trail = _Trail(order, directory)
-    reached = trail.reached
-    error, consensus = (np.full((1, reached), np.nan) for _ in range(2))
-    metrics = {name: np.full((1, reached), np.nan) for name in order.metrics}
-    solution = np.atleast_2d(order.problem.solution())[0]
-    diverged = int(order.samples[reached - 1]) if has_diverged else -1
-    for n in range(reached):
-        x = trail.at(n)[None]
-        error[:, n], consensus[:, n] = measure(x, solution)
-        for name, metric in order.metrics.items():
-            metrics[name][:, n] = apply_metric(name, metric, x, order.problem)
-        if is_lost(error[:, n])[0]:
-            diverged, reached = int(order.samples[n]), n + 1
-            break
-    simulated = _simulated(order, trail, reached)
-    difference = simulated.metrics["difference"][:, :reached]
-    metrics["difference"] = np.full((1, reached), np.nan)
-    metrics["difference"][:, : difference.shape[1]] = difference
-    return Outcome(
-        error=error[:, :reached],
-        consensus=consensus[:, :reached],
-        x=trail.at(reached - 1)[None],
-        metrics={name: values[:, :reached] for name, values in metrics.items()},
-        diverged=np.array([diverged]),
-        traffic=simulated.traffic,  # the same messages, counted where all are seen
-        seconds=seconds,
-    )
-
-
-class _Trail:
-    """What all agents held at the samples."""
-
-    def __init__(self, order: Order, directory: Path):
-        self._x0 = order.x0[0]
-        dim = order.problem.dim
-        kept = [
-            read_samples(directory / name_of(j) / "state" / "samples", dim)
-            for j in range(order.network.n_agents)
-        ]
-        self._rows = [x for _, x in kept]
-        wanted = order.samples[1:]
-        # a sample counts up to where every agent has it
-        self.reached = 1 + min(
-            int(np.argmin(np.append(k == wanted[: len(k)], False))) for k, _ in kept
-        )
-
-    def at(self, n: int) -> Floats:
-        """(agents, d) at sample n."""
-        return self._x0 if n == 0 else np.array([rows[n - 1] for rows in self._rows])
-
-
-def _simulated(order: Order, trail: _Trail, reached: int) -> Outcome:
-    """The same order in the simulator, with the metric `difference` from the agents."""
-    apart = largest = 0.0
-    sample = -1
-
-    def difference(x: Floats, problem: Any) -> float:
-        nonlocal apart, largest, sample
-        del problem
-        sample += 1
-        if sample >= reached:
-            return np.nan
-        apart = max(apart, float(np.abs(trail.at(sample) - x[0]).max()))
-        largest = max(largest, float(np.abs(x).max()))
-        return apart / largest if largest else apart
-
-    engine = "stacked" if find_spec("jax") else "agents"
-    same = replace(
-        order,
-        metrics={"difference": difference},
-        tick=lambda _: None,
-        checkpoint=Checkpoint(None, ""),
-    )
-    return driver_of(engine)(same)

@@ -24,7 +24,7 @@ from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.runtime.agentfile import TRUSTED, write_config
-from hushgrad.runtime.config import Address
+from hushgrad.runtime.config import Address, AgentConfig
 from hushgrad.runtime.identity import mint
 from hushgrad.runtime.owndata import write_data
 from hushgrad.runtime.result import replace_file
@@ -121,14 +121,22 @@ def make_network(directory: Path, order: Order) -> None:
     replace_file(directory / _COMPLETE, lambda file: file.write(b"{}\n"))
 
 
+def config_file(config: AgentConfig) -> Path:
+    return config.state.parent / "agent.toml"
+
+
+def log_file(config: AgentConfig) -> Path:
+    return config.state.parent / "log"
+
+
 def write_configs(
     directory: Path, order: Order, algorithm: Mapping[str, Any], addresses: Sequence[Address]
-) -> list[Path]:
+) -> list[AgentConfig]:
     """Every agent's file; `algorithm` is its table, paths in it starting at the directory of an
     agent.
     """
     common = _run_table(order)
-    files: list[Path] = []
+    configs: list[AgentConfig] = []
     for j in range(order.network.n_agents):
         path = directory / name_of(j) / "agent.toml"
         tables: Table = {
@@ -149,9 +157,8 @@ def write_configs(
             "algorithm": _explicit(algorithm, order.algorithm),
             "partner": [{"name": name_of(i), "number": i} for i in _partners(order, j)],
         }
-        write_config(path, tables)
-        files.append(path)
-    return files
+        configs.append(write_config(path, tables))
+    return configs
 
 
 def _run_table(order: Order) -> Table:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 type Floats = NDArray[np.float64]
 
+SAMPLES = "samples"  # the file, in the state directory
+
 
 class Samples:
     """x^k of every `every`-th iteration and of the last, written as they come."""

@@ -84,6 +84,7 @@ class Steps:
             asked = self._step.send(reply(self._asked, sums))
         except StopIteration as end:
             self.state = end.value
+            self.gradients = []  # what the step evaluated last is in its state
             self.k += 1
             self.round += 1
             return True

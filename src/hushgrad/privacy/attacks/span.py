@@ -65,8 +65,7 @@ _EPS = 2.0**-52
 _ABOVE = 8  # times rounding: a shorter step has no direction
 _SAMPLES = 4  # columns of simulated rounding
 _NEAR = 8  # iterations either side that say how long a step usually is
-_LATE = 50  # iterations at the end in which only ϱ still moves
-_ALIGNED = 0.9  # share of the late directions' square along their main axis
+_LATE = 200  # iterations at the end in which only ϱ still moves
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,7 @@ class Lines:
     """Of each iteration, what the messages say up to a multiple of the step."""
 
     u: Floats  # (n, d) unit vectors along the step, sign arbitrary
+    length: Floats  # (n,) of the combinations, in proportion to the step's
     noise: Floats  # (n,) rounding in `combined`, infinite where u is not known
     rows: Floats  # (rank, 2) combinations of (x^k, x^{k−1})
     combined: Floats  # (n, rank, d) their values up to multiples of u^k
@@ -157,7 +157,7 @@ def lines_of(view: View, target: int) -> Lines:
     if is_square(view):  # v_ji = w_ji x_i^0: the start in clear
         heard = np.isfinite(sent[0, :, 0])
         combined[0] = np.linalg.lstsq(C[heard, :1] / 2, sent[0, heard], rcond=None)[0]
-    return Lines(axes[:, 0], noise, right[:rank], combined)
+    return Lines(axes[:, 0], length, noise, right[:rank], combined)
 
 
 def _rank(C: Floats) -> int:
@@ -174,11 +174,9 @@ def _directions(view: View, target: int, lines: Lines) -> tuple[Estimate, ...]:
     deviation = view.algorithm.schedule.deviation
     if not isinstance(deviation, Harmonic | Geometric) or deviation.drawn == "once":
         return ()
-    late = lines.u[-_LATE:]
-    share, axes = np.linalg.eigh(late.T @ late / len(late))
-    if share[-1] < _ALIGNED:
-        return ()
-    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axes[:, -1]),)
+    late = (lines.u * lines.length[:, None])[-_LATE:]
+    axis = np.linalg.eigh(late.T @ late)[1][:, -1]  # long steps are those that ϱ makes
+    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axis),)
 
 
 def _estimates(view: View, target: int, path: Path) -> tuple[Estimate, ...]:

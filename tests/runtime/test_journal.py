@@ -1,0 +1,297 @@
+"""What was committed is never lost and never told differently; what was not, never counts."""
+
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pond
+
+import cases
+import hushgrad as hg
+import test_equations
+from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
+from hushgrad.runtime.journal import (
+    Section,
+    StateDirectory,
+    decode_sections,
+    encode_section,
+)
+
+Q = cases.Quadratics(by_hand=True)
+K = 12
+
+numbers = st.lists(st.floats(width=64), max_size=4).map(lambda v: np.array(v, np.float64))
+sections = st.builds(
+    Section,
+    st.fixed_dictionaries({"k": st.integers(0, 9), "round": st.integers(0, 99)}),
+    st.dictionaries(st.text(max_size=5), numbers, max_size=3),
+    st.binary(max_size=20),
+)
+
+
+def written(parts):
+    """The bytes of a slot, and where each section ends."""
+    content, ends, checksum = b"", [], 0
+    for part in parts:
+        pieces, checksum = encode_section(part, checksum)
+        content += b"".join(bytes(memoryview(p).cast("B")) for p in pieces)
+        ends.append(len(content))
+    return content, ends
+
+
+def alike(a, b):
+    return (
+        a.facts == b.facts
+        and a.blob == b.blob
+        and list(a.arrays) == list(b.arrays)
+        and all(a.arrays[n].tobytes() == b.arrays[n].tobytes() for n in a.arrays)
+    )
+
+
+@given(st.lists(sections, max_size=4), st.binary(max_size=40))
+def test_sections_are_read_as_they_were_written_and_nothing_behind_them(parts, rubbish):
+    content, ends = written(parts)
+    got, end, _ = decode_sections(content + rubbish)
+    assert end == (ends[-1] if ends else 0)
+    assert len(got) == len(parts)
+    assert all(map(alike, got, parts))
+
+
+LONG = [
+    Section({"k": 3, "round": 5, "is_still": False}, {"x": np.arange(6.0).reshape(1, 6, 1)}, b"ab"),
+    Section({"k": 3, "round": 6}, {"sum 0": np.ones((1, 2, 1)), "gradient 0": np.ones(2)}),
+    Section({"k": 3, "round": 7}, {}, b"abc"),
+]
+
+
+def test_a_slot_torn_at_any_byte_gives_the_sections_before():
+    content, ends = written(LONG)
+    for length in range(len(content) + 1):
+        got, end, _ = decode_sections(content[:length])
+        assert len(got) == sum(e <= length for e in ends)
+        assert end == max([e for e in ends if e <= length], default=0)
+
+
+def test_a_byte_that_flips_anywhere_ends_what_is_read():
+    content, ends = written(LONG)
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 0x40
+        assert len(decode_sections(bytes(flipped))[0]) == sum(e <= place for e in ends)
+
+
+def test_sections_of_an_older_step_behind_new_ones_are_not_read():
+    old, _ = written(LONG)
+    new, ends = written([Section({"k": 5, "round": 9}, LONG[0].arrays, b"ab"), LONG[1]])
+    mixed = new[: ends[0]] + old[ends[0] :]
+    assert [s.facts["k"] for s in decode_sections(mixed)[0]] == [5]
+
+
+def directory(path, run="one", agent="alice", **options):
+    return StateDirectory(path, run=run, agent=agent, **options)
+
+
+def test_a_directory_belongs_to_one_agent_in_one_run(tmp_path):
+    directory(tmp_path / "s").close()
+    for other in ({"run": "two"}, {"agent": "bob"}):
+        with pytest.raises(StateError, match="belongs to agent 'alice' in run 'one'"):
+            directory(tmp_path / "s", **other)
+    assert directory(tmp_path / "s").incarnation == 2
+
+
+def test_only_one_process_writes(tmp_path):
+    first = directory(tmp_path)
+    with pytest.raises(StateError, match="is in use"):
+        directory(tmp_path)
+    first.close()
+    directory(tmp_path).close()
+
+
+def test_a_secret_is_minted_once_and_is_its_owners_alone(tmp_path):
+    secrets = []
+    for _ in range(2):
+        state = directory(tmp_path / "a")
+        secrets.append(state.secret)
+        state.close()
+    other = directory(tmp_path / "b")
+    assert secrets[0] == secrets[1] != other.secret
+    assert len(other.secret) == 32
+    file = tmp_path / "a" / "secret"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o640)
+    with pytest.raises(IdentityError, match="0640"):
+        directory(tmp_path / "a")
+    file.unlink()
+    with pytest.raises(StateError, match="missing"):
+        directory(tmp_path / "a")
+
+
+def test_a_journal_without_its_label_is_not_taken_for_a_new_one(tmp_path):
+    directory(tmp_path).close()
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(StateError, match=r"no run\.json"):
+        directory(tmp_path)
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_steps_take_turns_and_the_last_two_are_there(tmp_path, durability):
+    state = directory(tmp_path, durability=durability)
+    for k in range(5):
+        state.begin(k, Section({"k": k, "round": 2 * k}, {"x": np.full(8 - k, float(k))}))
+        state.append(k, Section({"k": k, "round": 2 * k + 1}))
+    state.close()
+    state = directory(tmp_path)
+    assert {k: [s.facts["round"] for s in part] for k, part in state.read().items()} == {
+        3: [6, 7], 4: [8, 9]
+    }  # fmt: skip
+    state.append(4, Section({"k": 4, "round": 10}))  # goes behind what is whole
+    assert [s.facts["round"] for s in state.read()[4]] == [8, 9, 10]
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from hushgrad.errors import StateError
+from hushgrad.runtime.journal import Section, StateDirectory
+state = StateDirectory(Path(sys.argv[1]), run="one", agent="alice", durability="process")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+k = 0
+try:
+    while True:
+        state.begin(k, Section({"k": k, "round": k}, {"x": np.full(500 * (k + 1), float(k))}))
+        k += 1
+except StateError as error:
+    print(k, error)
+"""
+
+
+def test_a_full_disk_is_told_by_name_and_what_was_committed_is_kept(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "s")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    k, said = done.stdout.split(" ", 1)
+    assert "cannot be written: File too large" in said
+    assert "state is kept" in said
+    steps = directory(tmp_path / "s").read()
+    assert max(steps) == int(k) - 1
+    assert (steps[int(k) - 1][0].arrays["x"] == float(k) - 1).all()
+
+
+# ---- whole runs, told again from their journals
+
+
+def rows():
+    for name, row in test_equations.ROWS.items():
+        yield pytest.param(row.algorithm, cases.undirected(), id=f"{name}-undirected")
+        if row.directed:
+            yield pytest.param(row.algorithm, cases.directed(), id=f"{name}-directed")
+
+
+@pytest.mark.parametrize(("algorithm", "network"), list(rows()))
+def test_runs_with_many_crashes_are_those_without_to_the_bit(algorithm, network, tmp_path):
+    expected = pond.reference(algorithm, Q.problem, network, Q.x0, K)
+    water = pond.Pond(
+        tmp_path, algorithm, Q.problem, network, Q.x0, iterations=K, seed=3
+    )  # fmt: skip
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
+    assert water.crashes > 5
+    assert water.resent > 0
+
+
+def test_an_objective_that_never_repeats_itself_is_not_asked_twice(tmp_path):
+    network = cases.undirected()
+    water = pond.Pond(
+        tmp_path, hg.AB(stepsize=test_equations.CONSTANT), Q.problem, network, Q.x0, iterations=K,
+        seed=4, noisy=random.Random(0),
+    )  # fmt: skip
+    got = water.live(crash_rate=0.01)  # a second answer would be a second message: WireError
+    assert water.crashes > 5
+    expected = pond.reference(water.run.algorithm, Q.problem, network, Q.x0, K)
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_draws_that_differ_after_a_restart_are_refused(tmp_path):
+    water = pond.Pond(
+        tmp_path, hg.PDGDS(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
+    )
+    for _ in range(500):
+        water.step(0.0)
+    water.nodes[2].state.close()
+    with pytest.raises(ReplayError, match="gives other messages than were committed"):
+        water.start(2, seed=6)
+
+
+def test_a_journal_of_another_algorithm_is_refused(tmp_path):
+    water = pond.Pond(tmp_path, hg.DGD(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1)
+    for _ in range(500):
+        water.step(0.0)
+    water.nodes[2].state.close()
+    water.run = replace(water.run, algorithm=hg.DIGing())
+    with pytest.raises(ReplayError):
+        water.start(2)
+
+
+@pytest.mark.parametrize("name", ["PDGDS", "AB", "PDGNDS square"])
+def test_a_slot_torn_at_any_place_resumes_from_what_is_whole(name, tmp_path):
+    """Cut what was written last and was not yet sent, at many bytes: the run goes on the same."""
+    algorithm = test_equations.ROWS[name].algorithm
+    network = cases.undirected()
+    expected = pond.reference(algorithm, Q.problem, network, Q.x0, K)
+    water = pond.Pond(tmp_path, algorithm, Q.problem, network, Q.x0, iterations=K, seed=2)
+    rng = random.Random(0)
+    torn = 0
+    while any(node.turns.status is None for node in water.nodes):
+        j = rng.randrange(cases.M)
+        node = water.nodes[j]
+        if not (node.session.is_complete and node.turns.status is None and rng.random() < 0.1):
+            water.step(0.0)
+            continue
+        before = {f: f.read_bytes() for f in Path(node.state.path).glob("slot-*")}
+        node.advance()  # committed, but nothing is sent: the write itself is what tears
+        node.state.close()
+        for file, old in before.items():
+            new = file.read_bytes()
+            if new != old:
+                changed = [n for n in range(len(new)) if new[n : n + 1] != old[n : n + 1]]
+                reached = rng.randrange(changed[0], changed[-1] + 1)
+                file.write_bytes(new[:reached] + old[reached:])
+        water.kept[j] |= node.kept
+        torn += 1
+        water.start(j)
+    assert torn > 10
+    np.testing.assert_array_equal(water.live(), expected)
+
+
+def test_old_copies_do_not_come_back_in(tmp_path):
+    """A directory restored from a backup: whoever holds more of it says so."""
+    water = pond.Pond(
+        tmp_path, hg.PDGDS(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
+    )
+    while water.nodes[0].turns.round < 3:
+        water.step(0.0)
+    shutil.copytree(tmp_path / "0", tmp_path / "backup")
+    while water.nodes[0].turns.round < 6:
+        water.step(0.0)
+    water.nodes[0].state.close()
+    shutil.rmtree(tmp_path / "0")
+    (tmp_path / "backup").rename(tmp_path / "0")
+    with pytest.raises(WireError, match="0 stands at round 3, but its round 5 is here") as refused:
+        water.start(0)
+    assert refused.value.reason == "old copy"
+    old, new = water.nodes[0].session, water.nodes[1].session
+    with pytest.raises(StaleCopyError, match="1 holds round 5 of this agent, whose journal ends"):
+        old.greet(old.peers[1], new.hello(new.peers[0]))
