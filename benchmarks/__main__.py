@@ -66,7 +66,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "machine": machine.describe(),
-        "options": {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()},
+        "options": {k: v for k, v in vars(options).items() if k not in ("out", "peer_python")},
         "workloads": {},
         "peers": {},
         "scaling": {},
