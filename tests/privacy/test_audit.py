@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import cases
 import hushgrad as hg
-from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
+from hushgrad.errors import DivergedError, InputError, PrivacyError
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.findings import Audit
@@ -145,33 +146,45 @@ def random_design(seed):
     return network, problem, recommended(network, problem)
 
 
-def check_better_than_guessing_by_nobody(seed):
+def against_guessing(seed):
+    """Errors over those of the guess, of all attacks on all agents with an honest partner left."""
     network, problem, algorithm = random_design(seed)
     run = record(algorithm, network, problem, iterations=800, seed=seed)
-    audit = hg.audit(run, ["eavesdropper", "neighbour", "neighbours"], coalitions=False)
-    judged = 0
+    audit = hg.audit(run, coalitions=False)
+    ratios = {"gradient": [], "curvature": []}
     for finding in audit.findings:
         near = neighbours(network, finding.agent)
         if finding.kind == "neighbours" and partners(run, finding.agent) <= near:
             continue  # no honest partner is left
         assert finding.exposure == "not recovered"
         for e in finding.evidence:
-            if e.quantity in ("gradient", "gradient at optimum", "curvature", "objective"):
-                assert e.error > 0.9 * e.guess, (seed, finding.agent, finding.kind, e)
-                judged += 1
-    return judged
+            kind = "gradient" if e.quantity.startswith("gradient") else e.quantity
+            if kind in ratios:
+                ratios[kind].append(e.error / e.guess)
+    return ratios
+
+
+def check_no_attack_is_better_than_guessing(seeds, least):
+    every = [against_guessing(seed) for seed in seeds]
+    gradient, curvature = (np.concatenate([r[kind] for r in every]) for kind in every[0])
+    assert len(gradient) >= least
+    assert len(curvature) >= least / 4
+    assert gradient.min() > 1.0  # no estimate of a gradient is as good as the guess
+    assert np.median(curvature) > 2.0
+    assert (curvature < 1.0).mean() < 0.02  # a share of a mask may be small by accident
+    assert curvature.min() > 0.5
 
 
 @pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 def test_no_attack_is_better_than_guessing_on_a_few_random_recommended_designs():
-    assert sum(check_better_than_guessing_by_nobody(seed) for seed in range(QUICK)) > 80
+    check_no_attack_is_better_than_guessing(range(QUICK), 60)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 def test_no_attack_is_better_than_guessing_on_many_random_recommended_designs():
-    """Also in 60 networks of 5 to 10 agents, d = 1 … 4."""
-    assert sum(check_better_than_guessing_by_nobody(100 + seed) for seed in range(MANY)) > 1500
+    """60 random networks of 5 to 10 agents and problems of 1 to 4 dimensions."""
+    check_no_attack_is_better_than_guessing(range(100, 100 + MANY), 1500)
 
 
 def test_verdicts_never_call_an_agent_safe():
@@ -277,8 +290,10 @@ def test_adversaries_attacks_and_agents_can_be_chosen():
 
 def test_the_table_shows_the_worst_of_each_kind():
     audit = hg.audit(record(BASELINES[0]), agents=[6])
-    lines = [line.split() for line in audit.table().splitlines() if line.startswith("6 ")]
-    assert [line[-1] for line in lines] == ["dgd-inversion"] * 3
+    lines = [line for line in audit.table().splitlines() if line.startswith("6 ")]
+    who = ["eavesdropper", "curious agent 1", "curious agent 1"]
+    for line, name in zip(lines, who, strict=True):
+        assert re.match(rf"6 +{name} +exposed  +inversion of DGD: g at k = 0…58, < 1e-9 off", line)
     assert "agent 6: agent 1" in audit.table()
     assert "all neighbours: 1 of 1 exposed" in audit.table()
 
@@ -316,20 +331,11 @@ def test_every_attack_of_the_lab_has_a_name_of_its_own_and_says_what_it_does():
 
 @pytest.mark.slow
 def test_the_audit_of_twenty_agents_and_5000_iterations_takes_less_than_a_minute():
-    import time
-
     network = hg.Network(hg.graphs.random_regular(20, 4, seed=0))
     problem = hg.problems.estimation(n_agents=20, s=3, d=2, seed=0)
     for design in ("paper", "recommended"):
         algorithm = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.02), design=design)
-        with pytest.warns(RiskWarning) if design == "recommended" else nothing():
-            run = hg.run(algorithm, problem, network, iterations=5000)
+        run = hg.run(algorithm, problem, network, iterations=5000)
         started = time.perf_counter()
         hg.audit(run)
         assert time.perf_counter() - started < 60
-
-
-def nothing():
-    from contextlib import nullcontext
-
-    return nullcontext()

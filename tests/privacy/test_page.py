@@ -106,7 +106,7 @@ def test_the_page_follows_the_readers_light_or_dark_and_narrow_or_wide(audits):
 
 
 def test_labels_are_text_and_never_markup(audits):
-    text = page([replace(audits[0], label="<script>alert(1)</script>")], title="a & b")
+    text = page([replace(audits[0], label="<script>alert(1)</script>")], heading="a & b")
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "<h1>a &amp; b</h1>" in text

@@ -70,19 +70,18 @@ def break_disk():
         _break_write(int(os.environ["FULL"]), 0.5, _no_space)
 
 
-def _break_write(at, share, fail, untapped=os.pwritev):
-    """Let pwritev do its work up to the call number `at`, and of that a share."""
+def _break_write(at, share, fail, untapped=os.pwrite):
+    """Let pwrite do its work up to the call number `at`, and of that a share."""
     calls = itertools.count(1)
 
-    def pwritev(file, pieces, place):
+    def pwrite(file, content, place):
         if (n := next(calls)) < at:
-            return untapped(file, pieces, place)
+            return untapped(file, content, place)
         if n == at:
-            content = b"".join(pieces)
-            untapped(file, [content[: int(share * len(content))]], place)
+            untapped(file, bytes(content)[: int(share * len(content))], place)
         return fail()
 
-    os.pwritev = pwritev
+    os.pwrite = pwrite
 
 
 def _no_space():

@@ -177,6 +177,29 @@ def test_an_earlier_incarnation_of_a_neighbour_is_refused():
     assert (reason, "incarnation 2" in text) == ("old copy", True)
 
 
+def test_a_hello_that_was_overtaken_on_another_connection_is_known_as_such():
+    """The same process cannot be an old copy of itself: its HELLO is only late."""
+    here, there = at(0, 5), at(1, 5)
+    early = there.hello(peer_of(there))
+    assert not here.is_outdated(peer_of(here), early)
+    greet(here, there)
+    assert not here.is_outdated(peer_of(here), early)  # nothing has happened since
+    accept(here, content(1, 5))
+    here.take()
+    here.commit(6, {1: content(0, 6)}, (2,))
+    accept(here, content(1, 6))
+    assert here.is_outdated(peer_of(here), early)
+    assert refusal(here.greet, peer_of(here), early)[0] == "old copy"
+    assert not here.is_outdated(peer_of(here), replace(early, life="another"))
+
+
+@pytest.mark.parametrize("n", [-1, 0])
+def test_who_has_not_begun_is_not_outdated(n):
+    here, there = (session(0) if n < 0 else at(0, 0)), session(1)
+    greet(here, there)
+    assert not here.is_outdated(peer_of(here), there.hello(peer_of(there)))
+
+
 def test_another_configuration_is_refused_with_what_differs():
     other = PUBLIC | {"iterations": "10"}
     reason, text = refusal(greet, at(0, 5), at(1, 5, public=other))

@@ -1,6 +1,7 @@
 """Agents over real TLS do what the simulator does."""
 
 import asyncio
+import random
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import ring
 import cases
 import hushgrad as hg
 import test_equations
+from hushgrad.runtime import link
 from hushgrad.runtime.agent import SLOW_TURNS
 from hushgrad.runtime.result import Status
 
@@ -130,3 +132,69 @@ def test_an_objective_that_takes_its_time_does_not_silence_the_heartbeats(tmp_pa
     assert {r.status for r in results} == {Status.DONE}
     lost = [reason for a in agents[1:] for (_, reason) in a.stats.reconnects if reason == "silent"]
     assert len(lost) <= SLOW_TURNS * 2  # until it is known that turns are slow
+
+
+def test_two_that_dial_each_other_at_once_keep_one_connection(tmp_path, keys, monkeypatch):
+    """Without courtesy both ends dial; nobody may be taken for an old copy of itself."""
+    monkeypatch.setattr(link, "COURTESY", 0.0)
+    network = hg.Network(hg.graphs.complete(4))
+    configs = ring.configs(
+        tmp_path, hg.DGD(), network, dim=1, iterations=300, keys=keys, heartbeat=0.5
+    )
+    agents = ring.agents(configs, [lambda x: x] * 4)
+
+    async def run():
+        async def disturb():
+            rng = random.Random(0)
+            while True:
+                await asyncio.sleep(0.02)
+                hub = rng.choice(agents)._hub
+                if hub is not None and hub._links:
+                    rng.choice(list(hub._links.values())).abort("test")
+
+        task = asyncio.create_task(disturb())
+        try:
+            return await ring.ends(agents)
+        finally:
+            task.cancel()
+
+    results = asyncio.run(run())
+    assert {r.status for r in results} == {Status.DONE}
+    assert sum(sum(a.stats.reconnects.values()) for a in agents) > 10
+    assert [dict(a.stats.rejected) for a in agents] == [{}] * 4
+
+
+def test_leaving_the_loop_ends_the_agent(tmp_path, keys):
+    network = hg.Network(hg.graphs.ring(3))
+    configs = ring.configs(tmp_path, hg.DGD(), network, dim=1, iterations=50, keys=keys)
+
+    async def leave_early(agent):
+        async for k, _ in agent:
+            if k == 3:
+                break
+
+    async def run():
+        everyone = ring.agents(configs, [lambda x: x] * 3)
+        await asyncio.gather(*map(leave_early, everyone))
+        await asyncio.sleep(0.5)
+        return await ring.ends(ring.agents(configs, [lambda x: x] * 3))
+
+    results = asyncio.run(run())  # the state directories are free again
+    assert {(r.status, r.incarnation) for r in results} == {(Status.DONE, 2)}
+
+
+def test_long_messages_arrive_whole(tmp_path, keys):
+    """Two vectors of two hundred TLS records each, more than a socket takes at once."""
+    network, d = hg.Network(hg.graphs.complete(3)), 400_000
+    targets = np.random.default_rng(0).normal(size=(3, d))
+    configs = ring.configs(
+        tmp_path, hg.DIGing(stepsize=hg.stepsizes.constant(0.1)), network, dim=d, iterations=4,
+        keys=keys,
+    )  # fmt: skip
+    got = asyncio.run(ring.together(ring.agents(configs, [lambda x, t=t: x - t for t in targets])))
+    W = network.matrix()
+    x, y, g = np.zeros((3, d)), -targets, -targets
+    for k in range(4):
+        x = W @ x - 0.1 * y
+        y, g = W @ y + (x - targets) - g, x - targets
+        np.testing.assert_allclose(got[k], x, atol=1e-12)

@@ -95,7 +95,7 @@ def audit(
             iterations=iterations, trials=1, seed=seed
         )
         audits = list(_audits(chosen, who, agent, compare=compare, quiet=quiet))
-    files = [] if out is None else _write(audits, out, f"{name}-audit")
+    files = [] if out is None else _write(audits, out, name)
     if output is Format.JSON:
         print_json(
             {
@@ -188,8 +188,8 @@ def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
     from hushgrad.simulate.export import strict_json
     from hushgrad.simulate.plots import replacing
 
-    page = write_page(audits, out / f"{name}.html", title=f"Privacy audit: {name}")
-    document = out / f"{name}.json"
+    page = write_page(audits, out / f"{name}-audit.html", heading=f"Privacy audit: {name}")
+    document = out / f"{name}-audit.json"
     with replacing(document) as partial:
         partial.write_text(strict_json([a.record() for a in audits]), encoding="utf-8")
     return [page, document]
@@ -212,14 +212,9 @@ def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
     out = console()
     out.print(_table(title, heads, lines))
     for a in audits if with_agents else ():
-        coalitions = {str(c.agent): str(c) for c in a.coalitions}
-        out.print(
-            _table(
-                a.label,
-                [*HEADINGS, "smallest coalition"],
-                [[*line, coalitions.pop(line[0], "")] for line in rows(a)],
-            )
-        )
+        out.print(_table(a.label, HEADINGS, rows(a)))
+        smallest = [[str(c.agent), str(c)] for c in a.coalitions]
+        out.print(_table("", ["agent", "smallest coalition that exposes it"], smallest))
 
 
 def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Audit, Finding
-from hushgrad.privacy.tables import KINDS, counts, errors, size, what
+from hushgrad.privacy.tables import KINDS, counts, size, title, told
 from hushgrad.privacy.verdict import Verdict
 from hushgrad.simulate.plots import replacing
 
@@ -41,20 +41,22 @@ _ASSUMED = (
 )
 
 
-def write_page(audits: Sequence[Audit], path: str | Path, *, title: str = "Privacy audit") -> Path:
+def write_page(
+    audits: Sequence[Audit], path: str | Path, *, heading: str = "Privacy audit"
+) -> Path:
     """Write audits, compared where there are several, to a page."""
     path = Path(path)
     with replacing(path) as partial:
-        partial.write_text(page(audits, title=title), encoding="utf-8")
+        partial.write_text(page(audits, heading=heading), encoding="utf-8")
     return path
 
 
-def page(audits: Sequence[Audit], *, title: str = "Privacy audit") -> str:
+def page(audits: Sequence[Audit], *, heading: str = "Privacy audit") -> str:
     """The page's text."""
     style = files("hushgrad.privacy").joinpath("page.css").read_text(encoding="utf-8")
     body = "\n".join(
         [
-            _heading(audits[0], title),
+            _heading(audits[0], heading),
             _matrix(audits),
             *(_section(audit) for audit in audits),
             _explained(audits),
@@ -64,15 +66,15 @@ def page(audits: Sequence[Audit], *, title: str = "Privacy audit") -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
+        f"<title>{escape(heading)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
         "</body>\n</html>\n"
     )
 
 
-def _heading(audit: Audit, title: str) -> str:
+def _heading(audit: Audit, heading: str) -> str:
     legend = "".join(f"<li>{_icon(verdict)}<b>{verdict}</b></li>" for verdict in _VERDICTS)
     return (
-        f"<h1>{escape(title)}</h1>\n"
+        f"<h1>{escape(heading)}</h1>\n"
         f'<p class="soft">{escape(audit.problem)}, {audit.n_agents} agents, d = {audit.dim}, '
         f"{audit.iterations} iterations; seed {audit.seed}, trial {audit.trial}.</p>\n"
         f'<ul class="legend">{legend}</ul>'
@@ -164,14 +166,10 @@ def _cell(finding: Finding | None, kind: str) -> str:
     head = escape(KINDS.get(kind, kind))
     if finding is None:
         return f'<td data-head="{head}">–</td>'
-    by, said = finding.best, f"<b>{escape(finding.verdict)}</b>"
-    who = "" if finding.adversary == kind else f" by {escape(finding.adversary)}"
-    if by is not None:
-        error, guess = errors(by)
-        said += (
-            f"<small>{'' if by.counts else 'nearest: '}{escape(what(by))}{who}, {error} off "
-            f"(guess {guess}): {escape(_title(by.attack))}</small>"
-        )
+    said = f"<b>{escape(finding.verdict)}</b>"
+    if finding.best is not None:
+        who = "" if finding.adversary == kind else f"{escape(finding.adversary)}, "
+        said += f"<small>{who}{escape(told(finding.best))}</small>"
     return (
         f'<td class="{drawing.CLASSES[finding.exposure]}" data-head="{head}"><span>'
         f"{_icon(finding.exposure)}{said}</span></td>"
@@ -193,13 +191,13 @@ def _all_findings(audit: Audit) -> str:
 
 
 def _list(attacks: Iterable[str]) -> str:
-    return escape(", ".join(_title(name) for name in attacks)) or "–"
+    return escape(", ".join(title(name) for name in attacks)) or "–"
 
 
 def _reasons(finding: Finding) -> str:
     told = {reason: [] for reason in finding.refused.values()}
     for name, reason in finding.refused.items():
-        told[reason].append(_title(name))
+        told[reason].append(title(name))
     return "".join(
         f"<small>{escape(', '.join(names))}: {escape(reason)}</small>"
         for reason, names in told.items()
@@ -235,7 +233,3 @@ def _footer(audit: Audit) -> str:
 
 def _icon(verdict: Verdict) -> str:
     return f'<svg viewBox="0 0 18 18" aria-hidden="true">{drawing.mark(verdict)}</svg>'
-
-
-def _title(attack: str) -> str:
-    return next((a.title for a in ALL if a.name == attack), attack)

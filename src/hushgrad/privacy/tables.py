@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Audit, Finding
 from hushgrad.privacy.verdict import DIRECTION, Evidence
 
-HEADINGS = ("agent", "adversary", "verdict", "what", "error", "guess", "attack")
+HEADINGS = ("agent", "adversary", "verdict", "by")
 
 QUANTITIES = {
     "gradient": "g at k = {k}",
@@ -26,10 +27,25 @@ KINDS = {
 
 
 def row(finding: Finding) -> tuple[str, ...]:
-    """A finding under the HEADINGS; a miss is shown with its nearest attempt."""
-    by = finding.best
-    said = ("–", "–", "–", "–") if by is None else (what(by), *errors(by), by.attack)
-    return str(finding.agent), finding.adversary, finding.verdict, *said
+    """A finding under the HEADINGS."""
+    return str(finding.agent), finding.adversary, finding.verdict, told(finding.best)
+
+
+def told(e: Evidence | None) -> str:
+    """What an attack got, how exactly, and what a guess would have got.
+
+    >>> told(Evidence(attack="flow", quantity="gradient at optimum", k=None, error=2e-8, guess=1.0))
+    'Flow: g(θ*), 2e-08 off (guess 100 %)'
+    """
+    if e is None:
+        return "–"
+    near = "" if e.counts else "nearest "
+    return f"{near}{title(e.attack)}: {what(e)}, {size(e.error)} off (guess {size(e.guess)})"
+
+
+def title(attack: str) -> str:
+    """An attack as a report prints it."""
+    return next((a.title for a in ALL if a.name == attack), attack)
 
 
 def what(e: Evidence) -> str:
@@ -43,16 +59,11 @@ def what(e: Evidence) -> str:
     return QUANTITIES.get(e.quantity, e.quantity).format(k=k) + at
 
 
-def errors(e: Evidence) -> tuple[str, str]:
-    """The estimate's error and that of the guess."""
-    return size(e.error), size(e.guess)
-
-
 def size(error: float) -> str:
     """A relative error, as exact as it matters.
 
-    >>> [size(e) for e in (0.0, 3.2e-7, 0.034, 1.0, 57.3, math.inf)]
-    ['< 1e-9', '3e-07', '3.4 %', '100 %', '57 ×', '∞']
+    >>> [size(e) for e in (0.0, 3.2e-7, 0.034, 1.0, 3.56, 573.0, math.inf)]
+    ['< 1e-9', '3e-07', '3.4 %', '100 %', '3.6 times', '573 times', '∞']
     """
     if error < 1e-9:
         return "< 1e-9"
@@ -60,7 +71,9 @@ def size(error: float) -> str:
         return f"{error:.0e}"
     if error < 2:
         return f"{100 * error:.2g} %" if error < 0.995 else f"{100 * error:.0f} %"
-    return f"{error:.2g} ×" if math.isfinite(error) else "∞"
+    if math.isinf(error):
+        return "∞"
+    return f"{error:.2g} times" if error < 10 else f"{error:.0f} times"
 
 
 def rows(audit: Audit) -> list[tuple[str, ...]]:

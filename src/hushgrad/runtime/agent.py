@@ -6,8 +6,9 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +133,16 @@ class Agent:
             seconds=time.monotonic() - started,
         )
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Vector]]:
-        async for k in self._iterate():
-            yield k, self.x
+    async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
+        async with aclosing(self._iterate()) as iterations:
+            async for k in iterations:
+                yield k, self.x
 
     # ---- a run
 
-    async def _iterate(self) -> AsyncIterator[int]:
+    async def _iterate(self) -> AsyncGenerator[int]:
+        if self._incarnation:
+            raise AgentError("an Agent runs once. Make a new one, which continues where it stood.")
         config = self.config
         gradient = load_objective(self._given or config.objective, config.run.dim).gradient
         gradient = masked(config, gradient)
@@ -154,8 +158,9 @@ class Agent:
             session, stopping = self._session()
             self._hub = hub = self._connect(session, stopping)
             try:
-                async for k in self._go(state, session, stopping, hub, gradient):
-                    yield k
+                async with aclosing(self._go(state, session, stopping, hub, gradient)) as rounds:
+                    async for k in rounds:
+                        yield k
             finally:
                 await hub.close()
         finally:
@@ -204,7 +209,7 @@ class Agent:
         stopping: Stopping,
         hub: Hub,
         gradient: Callable[[Vector], Any],
-    ) -> AsyncIterator[int]:
+    ) -> AsyncGenerator[int]:
         known = links = state.links
         if links is None:
             hub.start()

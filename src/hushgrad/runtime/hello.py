@@ -24,6 +24,7 @@ class Hello:
     public: Mapping[str, str]  # the run, as `public_parts` writes it
     number: int
     incarnation: int  # how often its state directory was opened
+    life: str  # random, of this process: two that say the same are one
     round: int  # the last that it has committed, −1 before the first
     needs: int  # the first round that it lacks of the peer
     held: int  # the last round that it holds of the peer, −1 for none

@@ -17,6 +17,7 @@ from typing import Any, cast
 from hushgrad.errors import AgentError, IdentityError, PeerLostError, WireError
 from hushgrad.runtime import wire
 from hushgrad.runtime.hello import (
+    Hello,
     decode_hello,
     decode_reject,
     decode_row,
@@ -41,8 +42,9 @@ _HEARTBEAT = wire.encode(Kind.HEARTBEAT)
 class Link(asyncio.BufferedProtocol):
     """One connection."""
 
-    def __init__(self, hub: Hub):
+    def __init__(self, hub: Hub, *, is_dialled: bool = False):
         self._hub = hub
+        self.is_dialled = is_dialled  # by this end
         self._parser = Parser(hub.longest)
         self.peer: Peer | None = None
         self.is_open = False  # both have said HELLO, and it was good
@@ -274,9 +276,14 @@ class Hub:
             self._objection.pop(peer.number, None)
 
     def _open(self, link: Link, peer: Peer, frame: Frame) -> None:
-        backlog = self.session.greet(peer, decode_hello(frame.body))
-        old = self._links.pop(peer.number, None)
+        hello = decode_hello(frame.body)
+        old = self._links.get(peer.number)
+        if self.session.is_outdated(peer, hello) or self._is_crossed(link, old, hello):
+            link.close("crossed")
+            return
+        backlog = self.session.greet(peer, hello)
         if old is not None:  # the latest connection wins
+            del self._links[peer.number]
             old.abort("replaced")
         link.is_open = True
         self._links[peer.number] = link
@@ -288,6 +295,14 @@ class Hub:
             link.send(unsent)
         link.has_acknowledged = self.session.has_finished and peer.has_finished
         self.wake()
+
+    def _is_crossed(self, link: Link, old: Link | None, hello: Hello) -> bool:
+        """Whether both ends have dialled at once: then the smaller number's connection stays."""
+        if old is None or old.peer is None or old.peer.life != hello.life:
+            return False
+        is_smaller = self.session.card.number < old.peer.number
+        is_alive = link.made - old.heard < self._heartbeat
+        return is_alive and old.is_dialled == is_smaller != link.is_dialled
 
     def _acknowledge(self, link: Link, peer: Peer) -> None:
         if self.session.has_finished and not link.has_acknowledged:
@@ -350,7 +365,7 @@ class Hub:
         delay, said = FIRST_DELAY, ""
         while True:
             await self._give_way(peer)
-            link = Link(self)
+            link = Link(self, is_dialled=True)
             try:
                 await self._transport.dial(peer.name, lambda link=link: link)
             except (OSError, ValueError) as error:  # ValueError: a host that cannot be one

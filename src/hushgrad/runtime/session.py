@@ -11,6 +11,7 @@ claims to be, it stops (StaleCopyError).
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ class Card:
     number: int
     incarnation: int
     ends: Ends
+    life: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Peer:
     held: dict[int, bytes] = field(default_factory=dict[int, bytes])  # digests of two old rounds
     ends: Ends | None = None  # known from its HELLO
     incarnation: int = -1
+    life: str = ""
     has_finished: bool = False
     knows_finished: bool = False  # that this agent has finished
 
@@ -198,6 +201,7 @@ class Session:
             public=self.card.public,
             number=self.card.number,
             incarnation=self.card.incarnation,
+            life=self.card.life,
             round=self.round,
             needs=needs,
             held=held,
@@ -209,12 +213,18 @@ class Session:
             clock=int(time.time()),
         )
 
+    def is_outdated(self, peer: Peer, hello: Hello) -> bool:
+        """Whether a HELLO was overtaken by what the same process said on another connection."""
+        held, oldest = peer.last[0], min(self._sent, default=0)
+        is_behind = hello.round < held or hello.needs < max(held, oldest)
+        return is_behind and hello.life == peer.life
+
     def greet(self, peer: Peer, hello: Hello) -> list[bytes]:
         """Judge a neighbour's HELLO; gives the frames that it still needs."""
         self._check_run(peer, hello)
         self._check_own_copy(peer, hello)
         self._check_their_copy(peer, hello)
-        peer.ends, peer.incarnation = hello.ends, hello.incarnation
+        peer.ends, peer.incarnation, peer.life = hello.ends, hello.incarnation, hello.life
         frames = [self._sent[n][peer.number] for n in sorted(self._sent) if n >= hello.needs]
         if self.has_finished:
             frames.append(self.fin(acknowledges=peer.has_finished))

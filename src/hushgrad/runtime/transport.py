@@ -242,13 +242,13 @@ class _Connection(asyncio.Transport):
     def _send(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """Send what can be sent now; gives the rest."""
         try:
-            while (sent := self.socket.send(data)) < len(data):
-                data = memoryview(data)[sent:]  # a record at a time
+            sent = self.socket.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return data
         except OSError as error:
             self._end(error)
-        return b""
+            return b""
+        return b"" if sent == len(data) else memoryview(data)[sent:]
 
     def _flush(self) -> None:
         while self._backlog:

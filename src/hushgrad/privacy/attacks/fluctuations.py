@@ -40,6 +40,7 @@ from hushgrad.privacy.attacks.pdg import (
     coefficients,
     is_square,
     is_two_step,
+    mean_weights,
     mixing,
     stepsizes,
 )
@@ -138,13 +139,20 @@ def spectra(view: View, pairs: Sequence[Pair], omega: Floats) -> Complex:
     return T
 
 
+def limits(r: Floats, heard: slice) -> Floats:
+    """a of the course a + b/n of r (n, pairs, d) in these iterations, (pairs, d)."""
+    n = np.arange(heard.start, heard.stop) + 1.0
+    course = np.column_stack([np.ones_like(n), n[0] / n])
+    return np.linalg.lstsq(course, r.reshape(len(r), -1), rcond=None)[0][0].reshape(r.shape[1:])
+
+
 def mean_response(view: View, pairs: Sequence[Pair]) -> Floats:
     """C_pa of E r = Σ_a C_pa g_a in PDG-DS, (pairs, agents): ω → 0, all columns at their mean."""
     W, m = mixing(view), view.n_agents
     E_B = np.zeros((m, m))
     for a in range(m):
-        slots = [*view.out_links(a), a]
-        E_B[slots, a] = 1.0 / len(slots)
+        for i, weight in mean_weights(view, a).items():
+            E_B[i, a] = weight
     rest = -np.linalg.pinv(np.eye(m) - W) @ E_B  # (I − W) ε = −E[B] g off the common part
     return np.stack(
         [W[j, i] * (rest[i] - rest[j]) - E_B[j, i] * (np.arange(m) == i) for j, i in pairs]

@@ -22,6 +22,7 @@ nothing is claimed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,14 @@ class ObjectiveFit(Attack):
         fitted = _null_vector(path.x, directions, path.error)
         if fitted is None:
             return ()
-        objective = _scale(fitted, path, stepsizes(view)[path.k]) * fitted
-        objective = objective - known_mask(view, target)
+        fitted = _scale(fitted, path, stepsizes(view)[path.k]) * fitted
+        objective = fitted - known_mask(view, target)
         H, q = objective[:, :-1], objective[:, -1]
-        found = [Estimate(attack=self.name, target=target, quantity="objective", value=objective)]
+        of = partial(Estimate, attack=self.name, target=target)
+        found = [of(quantity="objective", value=objective)]
         curvature = np.trace(H) / view.dim
         if np.linalg.norm(H - curvature * np.eye(view.dim)) <= _ROUND * np.linalg.norm(H):
-            found.append(
-                Estimate(attack=self.name, target=target, quantity="data", value=-q / curvature)
-            )
+            found.append(of(quantity="data", value=-q / curvature))
         return tuple(found)
 
 

@@ -27,6 +27,7 @@ from hushgrad.algorithms.base import Private
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.fluctuations import (
     is_steady,
+    limits,
     mean_response,
     pairs_of,
     seen,
@@ -116,7 +117,7 @@ def _fit(view: View, target: int | None) -> _Fit:
     sizes = _sizes(view)
     heard = window(sizes)
     r = seen(view, pairs)[heard] / sizes[heard, None, None]
-    mean, r = _limit(r, heard), without_course(r, heard)
+    mean, r = limits(r, heard), without_course(r, heard)
     chosen = [p for p, (_, i) in enumerate(pairs) if target in (None, i)] or range(len(pairs))
     axes = _main_axes(r[:, list(chosen)], _axes(view))
     known = {j: axes @ stepped_gradients(view, j)[heard].mean(axis=0) for j in view.members}
@@ -134,13 +135,6 @@ def _fit(view: View, target: int | None) -> _Fit:
 def _sizes(view: View) -> Floats:
     """α^k, (n,)."""
     return stepsize_spread(view) if is_two_step(view) else stepsizes(view)
-
-
-def _limit(r: Floats, heard: slice) -> Floats:
-    """a of the course a + b/n of r, (pairs, d)."""
-    n = np.arange(heard.start, heard.stop) + 1.0
-    course = np.column_stack([np.ones_like(n), n[0] / n])
-    return np.linalg.lstsq(course, r.reshape(len(r), -1), rcond=None)[0][0].reshape(r.shape[1:])
 
 
 def _axes(view: View) -> int:
