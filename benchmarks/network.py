@@ -19,10 +19,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import machine, processes
 from benchmarks.report import Table, duration
 from hushgrad.runtime.agentfile import write_config
 from hushgrad.runtime.identity import mint
+from hushgrad.runtime.owndata import write_data
 
 M = 5
 TURNS = 5  # the fewest that a median is taken of
@@ -164,6 +167,7 @@ def _agent_file(
 ) -> Path:
     """What a deployed agent has, its objective as cheap as there is one."""
     path = directory / _name(j) / "agent.toml"
+    write_data(path.with_name("data.npz"), {"p": np.full(dim, float(j))})
     write_config(
         path,
         {
@@ -174,7 +178,7 @@ def _agent_file(
                 "durability": "power" if kind == "power" else "process",
                 "log_level": "warning",
             },
-            "objective": {"kind": "rendezvous", "position": [float(j)] * dim},
+            "objective": {"function": "benchmarks.ring:gradient", "data": "data.npz"},
             "neighbour": [
                 {
                     "name": _name(i),

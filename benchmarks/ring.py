@@ -89,6 +89,11 @@ async def bare(settings: dict[str, Any]) -> dict[str, float]:
     return spent
 
 
+def gradient(theta: Any, data: Any) -> Any:
+    """The objective of an agent: ∇‖θ − p‖², as cheap as there is one."""
+    return 2 * (theta - data["p"])
+
+
 async def agent(settings: dict[str, Any]) -> dict[str, float]:
     from hushgrad.runtime.agent import Agent
 

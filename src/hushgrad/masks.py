@@ -8,17 +8,19 @@ i < j draw the same numbers from a key that only they have; i adds them, j subtr
     c_i = Σ_{j partner of i} ± c_ij,    Q_i = Σ_j ± Q_ij
 
 One honest partner is enough: its share stays unknown to all others together. Public are who masks
-with whom and the distribution: every number is uniform in ±√3 times its size, no rounding
-function of the machine's library in it, so that the two shares cancel to the bit wherever they
-are computed. Sizes must be large against g_i(θ*) and H_i, which are secret, so they are told in
-the only public unit there is, the stepsize:
+with whom and the distribution: every number is uniform in ±√3 times its size, made by products
+and differences only, so that the two shares cancel to the bit on any machine. Sizes must be large
+against g_i(θ*) and H_i, which are secret, so they are told in the only public unit there is, the
+stepsize:
 
     λ c_ij,  one entry          size `linear`, in the units of θ
     λ Q_ij,  as an operator     size `quadratic`, by default a part of the network's 1 − η
 
 A curvature of −q at one agent is held by its neighbours only if λq is small against 1 − η, hence
 the default. The larger the size, the better hidden: Hessians up to `quadratic`/λ and gradients at
-θ* up to `linear`/λ are, given one honest partner.
+θ* up to `linear`/λ are, given one honest partner. What masks do not hide: how the Hessian of an
+f_i that is not quadratic changes along the way. A mask that varied in time, or saw a filtered θ,
+could be told apart from f_i by who knows the rule; a constant one cannot.
 """
 
 from __future__ import annotations

@@ -9,9 +9,11 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+import cases
 import hushgrad as hg
 from hushgrad.privacy import Curious, Eavesdropper, Truth, View
 from hushgrad.privacy.attacks import fluctuations
+from hushgrad.privacy.attacks.drift import Drift
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
 from hushgrad.privacy.attacks.pdg import net_inflow
@@ -202,6 +204,14 @@ def test_span_gives_positions_of_the_lazy_form_in_two_dimensions_after_some_iter
         late += x[k >= 100].tolist()
     assert np.median(shares) == 1
     assert np.median(late) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["PDG-DS", "square"])
+def test_weights_that_differ_by_direction_are_read_in_the_right_one(name):
+    run = recorded(FAMILY[name], d=3, net=cases.nonsymmetric())
+    for _, x, h in path_errors(run).values():
+        assert max(x.max(), h.max()) < 3e-9
+    assert objective_fits(run)[:, 0].max() < 1e-10
 
 
 def test_all_neighbours_together_know_as_much_as_an_eavesdropper():
@@ -407,16 +417,24 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
     return r
 
 
-@pytest.mark.parametrize("name", ["PDG-DS", "lazy", "square", "geometric"])
-def test_covariances_at_all_lags_follow_from_the_weights(name):
+@pytest.mark.parametrize(
+    ("name", "net"),
+    [
+        ("PDG-DS", cases.nonsymmetric()),
+        ("lazy", PAPER),
+        ("square", cases.nonsymmetric()),
+        ("geometric", PAPER),
+    ],
+)
+def test_covariances_at_all_lags_follow_from_the_weights(name, net):
     """Against a recursion of its own: draws in, cross-covariances out."""
     ratio = 0.97
     fading = hg.stepsizes.constant(0.02, deviation=hg.stepsizes.geometric(ratio))
     algorithm = FAMILY.get(name) or hg.PDGNDS(stepsize=fading)
-    view = View.of(recorded(algorithm, 0, n=3), Curious({0}))
+    view = View.of(recorded(algorithm, n=3, net=net), Curious({0}))
     pairs = fluctuations.pairs_of(view)
     rng = np.random.default_rng(1)
-    g = rng.normal(size=5)
+    g = rng.normal(size=net.n_agents)
     omega = (np.arange(512) + 0.5) * 2 * np.pi / 512  # not zero, where the common mode rests
     spectrum = np.einsum("abpq,a->bpq", fluctuations.spectra(view, pairs, omega), g**2)
     shrink = ratio if name == "geometric" else 1.0
@@ -575,6 +593,38 @@ def test_whitening_study(name):
     assert (cosines > 0.96).mean() > 0.7
 
 
+# ---- drift
+
+
+def drift_errors(run):
+    return np.array(
+        [
+            relative(estimates(Drift(), view, i)["gradient at optimum"].value, truth.at_optimum[i])
+            for view, truth, i in beside(run)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("split", "most"), [(hg.splits.fresh(), 0.05), (hg.splits.isotropic(), 0.3)], ids=repr
+)
+def test_an_agent_linked_to_all_reads_gradients_in_the_drift_whatever_the_split(split, most):
+    network = hg.Network(hg.graphs.complete(4))
+    errors = drift_errors(recorded_trials(hg.PDGDS(split=split), network, 20_000, 1))
+    assert len(errors) == 12
+    assert np.median(errors) < most / 3
+    assert errors.max() < most
+
+
+def test_drift_needs_public_means_diminishing_stepsizes_and_enough_equations():
+    private = recorded(hg.PDGDS(split=hg.splits.private_constant()), n=20)
+    assert "private" in Drift().applies(View.of(private, Curious({0})), 1)
+    assert "PDG-NDS" in Drift().applies(View.of(recorded(FAMILY["lazy"], n=20), Curious({0})), 1)
+    ring = recorded(FAMILY["PDG-DS"], n=2000, net=hg.Network(hg.graphs.ring(6)), engine="stacked")
+    assert "too few" in Drift().applies(View.of(ring, Curious({0})), 1)
+    assert Drift().applies(View.of(ring, Curious({0, 2, 4})), 1) is None
+
+
 # ---- masks
 
 
@@ -582,7 +632,7 @@ def errors_of_all(run, adversaries):
     """{(attack, quantity): relative errors} of what these attacks say about g_i and H_i."""
     found = {}
     for view, truth, i in views(run, adversaries):
-        for attack in (Flow(), Span(), ObjectiveFit(), Spread(), Whitening()):
+        for attack in (Flow(), Span(), ObjectiveFit(), Spread(), Whitening(), Drift()):
             for e in () if attack.applies(view, i) else attack(view, i):
                 true = {
                     "gradient at optimum": truth.at_optimum[i],

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import crew as crews
 import foes
 import lives
 
+import hushgrad as hg
 from hushgrad.runtime.result import Status
 
 CONSTANT = {"kind": "constant", "value": 0.2}
@@ -353,3 +355,71 @@ def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, cal
     assert frozenset({Status.DONE}) in ends
     assert len(ends) > 1
     assert life.iterates == calm
+
+
+# ---- and who started them
+
+
+STUDY = """
+[network]
+graph = "ring"
+n_agents = 4
+[problem]
+kind = "estimation"
+[[algorithm]]
+name = "PDGNDS"
+stepsize = { kind = "constant", value = 0.05 }
+[run]
+iterations = 4000
+seed = 3
+"""
+
+
+def run_study(directory, *options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "hushgrad", "run", str(directory / "study.toml"), "--engine",
+         "processes", *options],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(directory / "cache")},
+    )  # fmt: skip
+
+
+def agents_of(directory):
+    """The processes whose files are in the cache."""
+    found = []
+    for place in Path("/proc").iterdir():
+        with suppress(OSError):  # it has just ended
+            if place.name.isdecimal() and f"{directory}/cache" in (place / "cmdline").read_text():
+                found.append(int(place.name))
+    return sorted(found)
+
+
+@pytest.mark.slow
+def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    calm = run_study(tmp_path, "--save", str(tmp_path / "calm"))
+    assert calm.wait(120) == 0, calm.communicate()[1]
+    rng, deaths = random.Random(6), {"agents": 0, "starters": 0}
+    starter = run_study(tmp_path, "--save", str(tmp_path / "killed"))
+    while sum(deaths.values()) < 16:
+        if rng.random() < 0.9:  # otherwise while it starts
+            while not agents_of(tmp_path):
+                assert starter.poll() is None, starter.communicate()[1]
+                time.sleep(0.05)
+        time.sleep(rng.uniform(0.2, 1.5))
+        if (agents := agents_of(tmp_path)) and rng.random() < 0.7:
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(agents), signal.SIGKILL)
+                deaths["agents"] += 1
+        else:
+            starter.kill()
+            starter.communicate()
+            deaths["starters"] += 1
+            starter = run_study(tmp_path, "--resume", "--save", str(tmp_path / "killed"))
+    assert starter.wait(200) == 0, starter.communicate()[1]
+    starter.communicate()
+    assert min(deaths.values()) >= 3
+    first, second = (hg.load_run(tmp_path / name / "PDG-NDS.npz") for name in ("calm", "killed"))
+    assert first.x.tobytes() == second.x.tobytes()
+    assert first.error.tobytes() == second.error.tobytes()
+    assert agents_of(tmp_path) == []

@@ -378,7 +378,7 @@ class Hub:
             if link.is_open or link.is_refused:
                 if link.has_helped or not link.is_refused:
                     delay, said = FIRST_DELAY, ""
-            elif text != said:
+            elif text != said and peer.number not in self._links:  # nor here the other way
                 said = self._objection[peer.number] = text
                 log.info(
                     "cannot reach %s yet: %s", peer.name, text,

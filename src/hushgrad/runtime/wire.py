@@ -20,6 +20,7 @@ is allocated. Nothing is ever unpickled.
 from __future__ import annotations
 
 import enum
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ DIGEST = 16  # bytes
 _GHASH = AESGCM(b"hushgrad digests")
 _NONCE = bytes(12)
 _FLOAT = np.dtype("<f8")
+_FEW = 16  # numbers
 
 # Frames up to this size are parsed from one buffer; longer ones are read into their own.
 _STAGE = 65_536
@@ -155,8 +157,9 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
 
 
 def is_finite(vector: NDArray[np.float64]) -> bool:
-    # `.all()` would go through Python
-    return bool(np.logical_and.reduce(np.isfinite(vector)))
+    if vector.size <= _FEW and math.isfinite(sum(vector.tolist())):
+        return True  # of few numbers this is the quickest proof; a sum may overflow, though
+    return bool(np.isfinite(vector).all())
 
 
 def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:

@@ -2,6 +2,7 @@
 
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.dgd_inversion import DGDInversion
+from hushgrad.privacy.attacks.drift import Drift
 from hushgrad.privacy.attacks.extra_inversion import EXTRAInversion
 from hushgrad.privacy.attacks.first_tracker import FirstTracker
 from hushgrad.privacy.attacks.flow import Flow
@@ -26,6 +27,7 @@ ALL: tuple[Attack, ...] = (
     ObjectiveFit(),
     Spread(),
     Whitening(),
+    Drift(),
     Optimum(),
 )
 

@@ -1,7 +1,7 @@
 """Drift: in PDG-DS agents that disagree drift together by laws that everyone knows.
 
-With diminishing stepsizes the disagreement of x^{k+1} = W x^k − B^k Λ^k g^k settles, in units of λ^k,
-where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, what agent j sees of its neighbours
+With diminishing stepsizes the disagreement ε of x^{k+1} = W x^k − B^k Λ^k g^k settles, in units of
+λ^k, where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, what agent j sees of its neighbours
 settles too, with public numbers C:
 
     r_jl = (v_jl − w_jl x_j) / λ^k  →  Σ_a C_(jl)a g_a,       Σ_a g_a = 0
@@ -78,16 +78,14 @@ class Drift(Attack):
         known = np.concatenate([settled, np.zeros((1, view.dim))])
         C = _with_sum(mean_response(view, pairs))
         for j in view.members:
-            known -= np.outer(C[:, j], stepped_gradients(view, j)[heard][-_LEAST // 4 :].mean(axis=0))
+            known -= np.outer(C[:, j], stepped_gradients(view, j)[-1])
         row = inverse[free.index(target)]
         g = row @ known
         off = _UNSETTLED * np.linalg.norm(row) * np.abs(settled).max()
         if off > self.sure * np.linalg.norm(g):
             return ()
         g = unmasked(view, target, g)
-        return (
-            Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),
-        )
+        return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)
 
 
 def _equations(view: View) -> tuple[list[int], Floats, Floats]:
