@@ -29,7 +29,7 @@ def numbers(pattern, text):
 
 def test_every_example_is_short_and_tested():
     scripts = sorted(p.name for p in EXAMPLES.glob("*.py"))
-    assert len(scripts) == 6
+    assert len(scripts) == 7
     tests = Path(__file__).read_text(encoding="utf-8")
     for name in scripts:
         source = (EXAMPLES / name).read_text(encoding="utf-8")
@@ -95,6 +95,19 @@ def test_dgd_gives_its_gradient_away_to_a_formula_that_fails_on_pdg_ds(tmp_path)
     assert to_one == to_two
     to_one, to_two = re.findall(r"sends \[(.*?)\] to 1 and \[(.*?)\] to 2", pdg_ds)[0]
     assert to_one != to_two
+
+
+def test_the_audit_exposes_dgd_and_the_papers_design_and_recovers_nothing_of_the_recommended(
+    tmp_path,
+):
+    dgd, paper, recommended = output("07_audit.py", tmp_path).split("PDG-NDS")
+    assert numbers(" # of 5 exposed", dgd) == [5, 5, 5]
+    assert numbers(" # of 5 exposed", paper) == [5, 0, 5]
+    assert numbers(" # of 5 exposed", recommended) == [0, 0, 0]
+    assert max(numbers(", # off", dgd + paper)) < 1e-6
+    assert numbers("accurate to #", recommended)[0] < 1e-10
+    assert "agent 0 is exposed by agents 1, 2, 4\n" in paper
+    assert "agent 0 is exposed by agents 1, 2, 3, 4\n" in recommended
 
 
 def test_the_example_study_is_a_study():

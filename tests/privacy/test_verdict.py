@@ -53,14 +53,25 @@ def test_a_gradient_within_ten_percent_counts_and_one_beyond_does_not(run):
 def test_gradients_of_many_iterations_are_judged_by_their_median_or_where_asked(run):
     g = np.array([Q.g(x) for x in run.trace[0, :-1]])[:, 0]
     wrong = g.copy()
-    wrong[:4] *= 7.0
+    wrong[:5] *= 7.0
     found = judged(run, estimate("gradient", wrong, range(N)))["gradient"]
     assert found.error < 1e-12
     assert found.k == (0, N - 1)
     early = judged(run, estimate("gradient", wrong, range(N)), at=[1, 3])["gradient"]
     assert early.error == pytest.approx(6.0)
     assert early.k == (1, 3)
+    mostly = judged(run, estimate("gradient", 7.0 * g, range(N)))["gradient"]
+    assert mostly.error == pytest.approx(6.0)
     assert judged(run, estimate("gradient", wrong, range(N)), at=[N]) == {}
+
+
+def test_a_scaled_gradient_is_one_times_the_stepsize_and_tells_the_direction(run):
+    k = np.arange(N)
+    h = np.array([Q.g(x)[0] for x in run.trace[0, :-1]]) / (k + 1.0)[:, None]  # λ = 1/k
+    found = judged(run, estimate("scaled gradient", h, k))
+    assert found["scaled gradient"].error < 1e-12
+    assert found["direction"].counts
+    assert verdict(found.values()) == "direction exposed"
 
 
 def test_a_sign_that_is_open_is_not_counted_against_an_estimate(run):

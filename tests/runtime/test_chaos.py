@@ -20,6 +20,8 @@ import foes
 import lives
 
 import hushgrad as hg
+from hushgrad.errors import StateError
+from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.result import Status
 
 CONSTANT = {"kind": "constant", "value": 0.2}
@@ -326,6 +328,25 @@ def test_draws_that_are_made_again_after_a_restart_are_refused(tmp_path, keys):
     assert {first.status, last.status} == {Status.PEER_LOST}
     secret.write_bytes(kept)
     assert {r.status for r in asyncio.run(life.run())} == {Status.DONE}
+
+
+def test_agents_that_were_started_again_still_tell_a_late_neighbour_their_weights(
+    tmp_path, keys, monkeypatch
+):
+    square = hg.PDGNDS(form="square", stepsize=hg.stepsizes.constant(0.05))
+    life = lives.Life(tmp_path, keys, square, max_wait=1.0)
+
+    def die(state, links, untouched=StateDirectory.store_links):
+        if state.path.name == "agent-2":
+            raise StateError("ended before it had kept what it heard")
+        untouched(state, links)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StateDirectory, "store_links", die)
+        *others, late = asyncio.run(life.run())
+    assert late.status is Status.FAILED
+    assert [r.status for r in others] == [Status.PEER_LOST] * 2
+    assert {r.status for r in asyncio.run(life.run(seconds=20))} == {Status.DONE}
 
 
 def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, calm):

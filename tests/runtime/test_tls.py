@@ -17,6 +17,7 @@ import hushgrad as hg
 import test_equations
 from hushgrad.runtime import link
 from hushgrad.runtime.agent import SLOW_TURNS
+from hushgrad.runtime.loop import run_loop
 from hushgrad.runtime.result import Status
 
 K, SEED = 200, 5
@@ -198,3 +199,15 @@ def test_long_messages_arrive_whole(tmp_path, keys):
         x = W @ x - 0.1 * y
         y, g = W @ y + (x - targets) - g, x - targets
         np.testing.assert_allclose(got[k], x, atol=1e-12)
+
+
+def test_agents_run_on_uvloop_too(tmp_path, keys):
+    uvloop = pytest.importorskip("uvloop")
+    network = hg.Network(hg.graphs.ring(3))
+    configs = ring.configs(tmp_path, hg.DGD(), network, dim=1, iterations=20, keys=keys)
+
+    async def run():
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+        return await ring.ends(ring.agents(configs, [lambda x: x] * 3))
+
+    assert {r.status for r in run_loop(run())} == {Status.DONE}

@@ -113,13 +113,12 @@ def _run(
     config: AgentConfig, listening: socket.socket | None, *, is_live: bool, is_supervised: bool
 ) -> AgentResult:
     """The agent in an event loop of its own; bad input that shows in the middle is a failure."""
-    import asyncio
-
     from hushgrad.runtime.agent import Agent
+    from hushgrad.runtime.loop import run_loop
 
     agent = Agent(config, listening=listening)
     try:
-        return asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
+        return run_loop(_watched(agent, is_live=is_live, is_supervised=is_supervised))
     except HushgradError as error:
         if agent.stats.round < 0:
             raise

@@ -196,7 +196,7 @@ def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
 
 
 def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
-    from hushgrad.privacy.tables import HEADINGS, KINDS, counts, rows, size
+    from hushgrad.privacy.tables import HEADINGS, KINDS, counts, rows
 
     kinds = list(dict.fromkeys(kind for a in audits for kind in a.kinds))
     heads = ["method", *(KINDS.get(kind, kind) for kind in kinds), "error", "to 1e-6"]
@@ -204,7 +204,7 @@ def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
         [
             a.label,
             *(counts(a, kind) for kind in kinds),
-            size(a.accuracy),
+            f"{a.accuracy:.0e}",
             str(a.iterations_to_1e_6 or "–"),
         ]
         for a in audits

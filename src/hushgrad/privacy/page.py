@@ -14,7 +14,7 @@ import numpy as np
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Audit, Finding
-from hushgrad.privacy.tables import KINDS, counts, size, title, told
+from hushgrad.privacy.tables import KINDS, counts, title, told
 from hushgrad.privacy.verdict import Verdict
 from hushgrad.simulate.plots import replacing
 
@@ -88,7 +88,7 @@ def _matrix(audits: Sequence[Audit]) -> str:
     lines = "".join(
         f"<tr><th scope=row>{escape(audit.label)}</th>"
         + "".join(_tally(audit, kind) for kind in kinds)
-        + f'<td data-head="{_ERROR}"><span>{size(audit.accuracy)}</span></td>'
+        + f'<td data-head="{_ERROR}"><span>{audit.accuracy:.0e}</span></td>'
         f'<td data-head="{_SPEED}"><span>{audit.iterations_to_1e_6 or "–"}</span></td></tr>'
         for audit in audits
     )
