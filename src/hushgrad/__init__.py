@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hushgrad.mixing import Network
     from hushgrad.privacy.adversaries import Curious, Eavesdropper
     from hushgrad.privacy.audit import audit
+    from hushgrad.privacy.findings import Audit
     from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
     from hushgrad.runtime.agent import Agent
@@ -54,6 +55,7 @@ __all__ = [
     "Agent",
     "Algorithm",
     "AsynDGM",
+    "Audit",
     "AugDGM",
     "Comparison",
     "Curious",
@@ -83,6 +85,7 @@ __all__ = [
 
 _HOMES = {
     "Agent": "runtime.agent",
+    "Audit": "privacy.findings",
     "Comparison": "simulate.result",
     "Curious": "privacy.adversaries",
     "Eavesdropper": "privacy.adversaries",

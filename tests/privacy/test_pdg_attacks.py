@@ -12,7 +12,7 @@ import pytest
 import cases
 import hushgrad as hg
 from hushgrad.privacy import Curious, Eavesdropper, Truth, View
-from hushgrad.privacy.attacks import fluctuations
+from hushgrad.privacy.attacks import flow, fluctuations
 from hushgrad.privacy.attacks.drift import Drift
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
@@ -115,6 +115,16 @@ def test_net_inflow_is_what_the_agent_keeps_to_itself(name):
             np.testing.assert_allclose(np.cumsum(F, 0), h + x[1:] - x[:-1], atol=1e-12)
 
 
+def test_summed_by_parts_net_inflow_and_positions_are_steps():
+    run = recorded(FAMILY["PDG-DS"], seed=1)
+    view, truth = View.of(run, Eavesdropper()), Truth(run)
+    n = np.arange(run.iterations[-1])
+    s = np.stack([np.interp(n, edges, [0, 1, 0]) for edges in ([0, 9, 50], [20, 90, 209])])
+    for i in range(run.network.n_agents):
+        steps = flow.summed_by_parts(s, net_inflow(view, i), truth.x[:-1, i])
+        np.testing.assert_allclose(steps, s @ truth.h(i), atol=1e-12)
+
+
 def flow_errors(run, adversaries=eavesdropper):
     return np.array(
         [
@@ -131,8 +141,8 @@ def test_flow_gives_six_digits_of_the_gradient_at_the_optimum_in_figure_3(name):
 
 def test_flow_gives_the_gradient_at_the_optimum_in_figure_2():
     errors = flow_errors(recorded_trials(FAMILY["PDG-DS"], PAPER, 20_000, 4))
-    assert np.median(errors) < 0.01
-    assert errors.max() < 0.05
+    assert np.median(errors) < 1e-3
+    assert errors.max() < 5e-3
 
 
 def test_flow_is_open_to_all_neighbours_together_and_closed_to_all_but_one():
@@ -423,12 +433,12 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
         ("PDG-DS", cases.nonsymmetric()),
         ("lazy", PAPER),
         ("square", cases.nonsymmetric()),
-        ("geometric", PAPER),
+        ("geometric", hg.Network(hg.graphs.complete(5))),  # forgets faster than ϱ fades
     ],
 )
 def test_covariances_at_all_lags_follow_from_the_weights(name, net):
     """Against a recursion of its own: draws in, cross-covariances out."""
-    ratio = 0.97
+    ratio = 0.85
     fading = hg.stepsizes.constant(0.02, deviation=hg.stepsizes.geometric(ratio))
     algorithm = FAMILY.get(name) or hg.PDGNDS(stepsize=fading)
     view = View.of(recorded(algorithm, n=3, net=net), Curious({0}))

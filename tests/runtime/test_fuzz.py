@@ -333,7 +333,7 @@ def test_a_million_wrong_inputs_are_named_in_little_time_and_memory(target):
     assert growth < 20_000_000
 
 
-@settings(max_examples=600)
+@settings(max_examples=400)
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_no_bytes_are_too_strange_for_the_parser(chunks):
     parser = Parser(LIMITS)
@@ -356,7 +356,7 @@ def loop():
         yield runner
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from([*json.loads(honest()[0][wire.HEADER.size :])]), JSON))
 def test_no_hello_is_too_strange_for_a_session(loop, changes):
     async def check():

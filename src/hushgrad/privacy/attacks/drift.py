@@ -1,8 +1,8 @@
 """Drift: in PDG-DS agents that disagree drift together by laws that everyone knows.
 
 With diminishing stepsizes the disagreement ε of x^{k+1} = W x^k − B^k Λ^k g^k settles, in units of
-λ^k, where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, what agent j sees of others settles
-too, with public numbers C:
+λ^k, where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, what agent j sees of others
+settles too, with public numbers C:
 
     r_jl = (v_jl − w_jl x_j) / λ^k  →  Σ_a C_(jl)a g_a,       Σ_a g_a = 0
 

@@ -14,12 +14,15 @@ x_i^1 = x_i^0 − h_i^0 + F^0):
 The iterates come to rest, λ is known in the limit: g_i(θ*) by division, averaged over the last
 iterations so that ϱ averages out too.
 
-**PDG-DS** gives Σ_k s_k h_i^k = Σ_k s_k F^k + Σ_k (s_k − s_{k−1}) x_i^k for any weights s_k. Over
-[a, b] the stepsizes add up to about log b/a, however late. The x_i^k are known from the messages
-themselves, Σ_{j≠i} v_ji = (1 − w_ii) x_i − (1 − b_ii) h_i, with the mean of b and h ≈ λ g_i(θ*) for
-the last term; triangular windows average what that leaves. As h_i^k = λ^k (g_i(θ*) + H_i (x_i^k −
-θ*)), a regression over several windows on Σ s λ and on Σ s λ (x_i − x_i^end), in the directions
-where these move, separates g_i(θ*) from the approach to it.
+**PDG-DS** gives, summed by parts, for any weights s_k that begin and end with zero,
+
+    Σ_k s_k h_i^k = Σ_k s_k F^k + Σ_k (s_k − s_{k−1}) x_i^k
+
+Over [a, b] the stepsizes add up to about log b/a, however late. The x_i^k are known from the
+messages, Σ_{j≠i} v_ji = (1 − w_ii) x_i − (1 − b_ii) h_i, up to h ~ λ, and windows s that rise and
+fall slowly average that. As h_i^k = λ^k (g_i(θ*) + H_i (x_i^k − θ*)), a regression over several
+windows on Σ s λ and on Σ s λ (x_i − x_i^end), in the directions where these move, separates
+g_i(θ*) from the approach to it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ from numpy.typing import NDArray
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.pdg import (
     is_two_step,
-    mean_weights,
     mixing,
     net_inflow,
     outflow,
@@ -49,7 +51,6 @@ _TAIL = 20  # the last 1/20 of the iterations is the end of a run
 _WINDOWS = 12
 _OLDEST = 200  # windows begin at 1/200 of the run: later than the transient, long in ratio
 _DIRECTIONS = 2  # in which the approach to θ* is taken out
-_ROUNDS = 4  # x_i needs g_i, g_i needs x_i: each round gains the factor λ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +79,20 @@ def _telescoped(view: View, target: int) -> Floats:
 
 
 def _regressed(view: View, target: int) -> Floats:
-    F, lam = net_inflow(view, target), stepsizes(view)
-    leaving = 1.0 - mixing(view)[target, target]
-    sent = outflow(view, target) / leaving  # x − (1 − b_ii) h / (1 − w_ii)
-    bias = (1.0 - mean_weights(view, target)[target]) / leaving
+    lam = stepsizes(view)
+    x = outflow(view, target) / (1.0 - mixing(view)[target, target])
     s, middle = _windows(view.iterations)
-    change = np.diff(s, axis=1, prepend=0.0)
-    known = s @ F + change @ sent
-    steps = s @ lam - bias * (change @ lam)
-    tail = -max(1, view.iterations // _TAIL)
-    g = known[-1] / steps[-1]
-    for _ in range(_ROUNDS):
-        x = sent + bias * lam[:, None] * g
-        approach = (s * lam) @ (x - x[tail:].mean(axis=0))
-        axes = np.linalg.svd(approach, full_matrices=False)[2][:_DIRECTIONS]
-        design = np.column_stack([steps, approach @ axes.T]) * middle[:, None]
-        g = np.linalg.lstsq(design, known * middle[:, None], rcond=None)[0][0]
-    return g
+    steps = summed_by_parts(s, net_inflow(view, target), x)
+    approach = (s * lam) @ (x - x[-max(1, view.iterations // _TAIL) :].mean(axis=0))
+    axes = np.linalg.svd(approach, full_matrices=False)[2][:_DIRECTIONS]
+    design = np.column_stack([s @ lam, approach @ axes.T])
+    # later windows are more exact, in proportion to k
+    return np.linalg.lstsq(design * middle, steps * middle, rcond=None)[0][0]
+
+
+def summed_by_parts(s: Floats, F: Floats, x: Floats) -> Floats:
+    """Σ_k s_k h^k (windows, d) from weights s (windows, n), F (n, d) and x (n, d)."""
+    return s @ F + np.diff(s, axis=1, prepend=0.0) @ x
 
 
 def _windows(n: int) -> tuple[Floats, Floats]:
@@ -103,4 +101,4 @@ def _windows(n: int) -> tuple[Floats, Floats]:
     s = np.stack(
         [np.interp(np.arange(n), edges[e : e + 3], [0.0, 1.0, 0.0]) for e in range(_WINDOWS)]
     )
-    return s, edges[1:-1]
+    return s, edges[1:-1, None]
