@@ -424,6 +424,7 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
             mine = now * x[:, :, None] + earlier * before[:, :, None] / s  # with x_j for x_l
             r[:, k] = (sent - mine)[:, receivers, senders]
         x, before, rho_before = sent.sum(axis=2) / s, x, rho
+        x -= x.mean(axis=1, keepdims=True)  # what all have in common grows, and nobody sees it
     return r
 
 
