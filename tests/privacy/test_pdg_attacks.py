@@ -434,7 +434,9 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
         ("PDG-DS", cases.nonsymmetric()),
         ("lazy", PAPER),
         ("square", cases.nonsymmetric()),
-        ("geometric", hg.Network(hg.graphs.complete(5))),  # forgets faster than ϱ fades
+        pytest.param(  # forgets faster than ϱ fades
+            "geometric", hg.Network(hg.graphs.complete(5)), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_covariances_at_all_lags_follow_from_the_weights(name, net):
