@@ -79,30 +79,44 @@ class TLS:
         _Connection(secure, new())
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        if self._socket is None:
+        ear = self._socket
+        if ear is None:
             return
-        loop = asyncio.get_running_loop()
+        loop, number = asyncio.get_running_loop(), ear.fileno()
         context = server_context(self._identity, self._neighbours.values())
         judging: dict[asyncio.Task[None], str] = {}  # whence each came, the oldest first
+        deaf: asyncio.TimerHandle | None = None
+
+        def accept() -> None:
+            nonlocal deaf
+            try:
+                plain, origin = ear.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return  # who knocked is gone
+            except OSError as error:  # out of file descriptors, most likely
+                refused("accept", f"no connection can be accepted: {error}")
+                loop.remove_reader(number)
+                deaf = loop.call_later(1.0, lambda: loop.add_reader(number, accept))
+                return
+            if len(judging) >= _MOST_STRANGERS:
+                # the oldest goes: a neighbour's handshake is short, who says nothing is old
+                oldest = next(iter(judging))
+                refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
+                oldest.cancel()
+            task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
+            judging[task] = origin[0]
+            task.add_done_callback(lambda task: judging.pop(task, None))
+            # wrapped, it is the TLS socket's; otherwise, whatever became of the task, its end
+            task.add_done_callback(lambda _: plain.close())
+
+        # not loop.sock_accept: cancelled at the wrong moment, it loses a connection unclosed
+        loop.add_reader(number, accept)
         try:
-            while True:
-                try:
-                    plain, origin = await loop.sock_accept(self._socket)
-                except OSError as error:  # out of file descriptors, most likely
-                    refused("accept", f"no connection can be accepted: {error}")
-                    await asyncio.sleep(1.0)
-                    continue
-                if len(judging) >= _MOST_STRANGERS:
-                    # the oldest goes: a neighbour's handshake is short, who says nothing is old
-                    oldest = next(iter(judging))
-                    refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
-                    oldest.cancel()
-                task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
-                judging[task] = origin[0]
-                task.add_done_callback(lambda task: judging.pop(task, None))
-                # wrapped, it is the TLS socket's; otherwise, whatever became of the task, its end
-                task.add_done_callback(lambda _, plain=plain: plain.close())
+            await asyncio.Event().wait()
         finally:
+            if deaf is not None:
+                deaf.cancel()
+            loop.remove_reader(number)
             for task in judging:
                 task.cancel()
             self.close()
