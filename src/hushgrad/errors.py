@@ -107,6 +107,10 @@ class StaleCopyError(AgentError):
     """A peer holds messages of this agent that its journal does not know."""
 
 
+class MaskError(AgentError):
+    """Two agents' shares of a mask do not cancel."""
+
+
 class PeerLostError(AgentError):
     """A neighbour was absent for longer than `max_wait`."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hushgrad.exchange import Links
 from hushgrad.runtime.agent import Agent
-from hushgrad.runtime.config import AgentConfig, Neighbour, RunConfig
+from hushgrad.runtime.config import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.runtime.identity import mint
 from hushgrad.runtime.objectives import ObjectiveSpec
 from hushgrad.runtime.transport import Memory
@@ -45,6 +45,7 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
     if not network.is_directed:
         every = link_numbers(graph).tolist()
         numbers = dict(zip(pairs, every, strict=True))
+    masking = getattr(algorithm, "masking", None)
     far = set()
     if algorithm.links is Links.TWO_HOP:
         two = graph.two_hop()
@@ -90,6 +91,10 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
                     neighbour(j, i)
                     for i in range(m)
                     if i != j and ({(j, i), (i, j)} & (arcs | far))
+                ),
+                "partners": tuple(
+                    Partner(name=name(i), number=i, certificate=keys / f"{name(i)}.crt")
+                    for i in (masking.partners(j, m) if masking and tls else ())
                 ),
                 "objective": UNUSED,
                 "listen": ("127.0.0.1", ports[j]),

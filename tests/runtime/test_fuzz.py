@@ -29,16 +29,18 @@ from hushgrad.runtime.hello import (
     encode_reject,
     encode_row,
 )
+from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import client_context, mint, server_context
 from hushgrad.runtime.journal import Section, decode_sections, encode_section
-from hushgrad.runtime.link import Hub, Link
+from hushgrad.runtime.link import Link
+from hushgrad.runtime.pledges import Pledges
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.weights import Ends, Row
 from hushgrad.runtime.wire import Kind, Parser, encode_data
 
 DIM, STOP = 3, 8
-LIMITS = wire.limits(DIM, STOP)
+LIMITS = wire.limits(DIM, STOP, n_pledges=6)
 NUMBER, PEER = 0, 1
 PUBLIC = {"run": "fuzz", "algorithm": "DIGing()", "dim": "3"}
 ROUND = 5  # where the agent stands
@@ -76,6 +78,7 @@ def honest():
         message(ROUND + 1),
         wire.encode(Kind.FIN, round_=ROUND + 1),
         wire.encode(Kind.REJECT, encode_reject("order", "because")),
+        wire.encode(Kind.PLEDGE, pledges((0, 1), (1, 2)).encode()),
     ]
 
 
@@ -102,12 +105,16 @@ class Known:
         return "peer"
 
 
+def pledges(*pairs):
+    return Pledges(dict.fromkeys(pairs, bytes(16)), 3, lambda j: ((j + 1) % 3, (j - 1) % 3))
+
+
 def listen_to(chunks):
     """What an agent makes of a stream; its hub afterwards."""
     session = session_at(ROUND)
     hub = Hub(
         session, Known(), dialled=(), heartbeat=1.0, max_wait=1.0, dim=DIM, stop_bytes=STOP,
-        stats=Stats(),
+        stats=Stats(), pledges=pledges((0, 1)),
     )  # fmt: skip
     link, end = Link(hub), Wire()
     link.connection_made(end)

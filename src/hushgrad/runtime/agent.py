@@ -19,6 +19,7 @@ from hushgrad.draws import Draws, SeededDraws, trial_keys
 from hushgrad.errors import (
     AgentError,
     DivergedError,
+    MaskError,
     PeerLostError,
     ReplayError,
     StaleCopyError,
@@ -27,10 +28,10 @@ from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.config import AgentConfig
 from hushgrad.runtime.hello import public_parts, read_row, row_document
+from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.journal import StateDirectory
-from hushgrad.runtime.link import Hub
-from hushgrad.runtime.masking import masked
+from hushgrad.runtime.masking import masked, pledges_of
 from hushgrad.runtime.objectives import load_objective
 from hushgrad.runtime.result import AgentResult, Status
 from hushgrad.runtime.samples import SAMPLES, Samples
@@ -200,6 +201,7 @@ class Agent:
             dim=config.run.dim,
             stop_bytes=stopping.n_bytes,
             stats=self.stats,
+            pledges=pledges_of(config),
         )
 
     async def _go(
@@ -380,6 +382,6 @@ def _known(peer: Peer) -> Ends:
 def _status_of(error: Exception) -> Status:
     if isinstance(error, PeerLostError):
         return Status.PEER_LOST
-    if isinstance(error, (StaleCopyError, ReplayError)):
+    if isinstance(error, (StaleCopyError, ReplayError, MaskError)):
         return Status.REFUSED
     return Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED

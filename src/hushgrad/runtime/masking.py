@@ -14,9 +14,10 @@ import numpy as np
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import ConfigError
-from hushgrad.masks import Floats, Mask, Uniforms
-from hushgrad.runtime.config import AgentConfig
+from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
+from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.identity import load_certificate, load_identity, shared_secret
+from hushgrad.runtime.pledges import PLEDGE, Pledges
 from hushgrad.runtime.secret import WORDS, as_uniforms, derive, keystream
 
 
@@ -28,22 +29,59 @@ def masked(config: AgentConfig, gradient: Callable[[Floats], Any]) -> Callable[[
 
 def mask_of(config: AgentConfig) -> Mask | None:
     """This agent's part of the run's zero-sum mask."""
-    run, algorithm = config.run, config.run.algorithm
+    run, masks = config.run, _masks(config.run)
+    if masks is None:
+        return None
+    masking, sizes = masks
+    pair = _agreed(config) if run.seed is None else _seeded(run.seed, config.number)
+    return masking.mask(config.number, sizes, n_agents=run.n_agents, pair_uniforms=pair)
+
+
+def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
+    """The run's masks and how large they are; None where nothing is masked."""
+    algorithm = run.algorithm
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return None
     sizes = algorithm.mask_sizes(run.dim, run.eta)
-    if not sizes.linear and not sizes.quadratic:
-        return None
-    pair = _agreed(config) if run.seed is None else _seeded(run.seed, config.number)
-    return algorithm.masking.mask(config.number, sizes, n_agents=run.n_agents, pair_uniforms=pair)
+    return (algorithm.masking, sizes) if sizes.linear or sizes.quadratic else None
+
+
+def pledges_of(config: AgentConfig) -> Pledges:
+    """This agent's pledges, one for each partner; none where nothing is masked, or by the seed."""
+    run, masks = config.run, _masks(config.run)
+    if masks is None or run.seed is not None:
+        return Pledges({}, run.n_agents, lambda _: ())
+    secret_with = _secrets(config)
+
+    def partners(number: int) -> tuple[int, ...]:
+        return masks[0].partners(number, run.n_agents)
+
+    own = {
+        (min(config.number, j), max(config.number, j)): derive(
+            secret_with(j), purpose="pledge", run=run.id, length=PLEDGE
+        )
+        for j in partners(config.number)
+    }
+    return Pledges(own, run.n_agents, partners)
 
 
 def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
     """Uniforms from what each pair's certificates agree on."""
+    secret_with = _secrets(config)
+
+    def of(number: int) -> Uniforms:
+        key = derive(secret_with(number), purpose="mask", run=config.run.id)
+        return lambda n: _first(n, key)
+
+    return of
+
+
+def _secrets(config: AgentConfig) -> Callable[[int], bytes]:
+    """What this agent and a partner alone can know."""
     identity = load_identity(config.key, config.certificate, name=config.name)
     partners = {partner.number: partner for partner in config.partners}
 
-    def of(number: int) -> Uniforms:
+    def secret_with(number: int) -> bytes:
         if number not in partners:
             raise ConfigError(
                 f"agent {config.number} masks with agent {number}, but there is no [[partner]] of "
@@ -51,11 +89,9 @@ def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
             )
         partner = partners[number]
         certificate = load_certificate(partner.certificate, name=partner.name)
-        secret = shared_secret(identity, certificate)
-        key = derive(secret, purpose="mask", run=config.run.id)
-        return lambda n: _first(n, key)
+        return shared_secret(identity, certificate)
 
-    return of
+    return secret_with
 
 
 def _first(n: int, key: bytes) -> Floats:

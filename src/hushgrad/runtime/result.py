@@ -30,7 +30,7 @@ class Status(enum.StrEnum):
     CONVERGED = "converged"  # everyone was still, within the tolerance
     STOPPED = "stopped"  # asked to leave; can be resumed
     PEER_LOST = "peer lost"  # a neighbour stayed away; can be resumed
-    REFUSED = "refused"  # a stale copy, an equivocation, a replay that differs
+    REFUSED = "refused"  # a stale copy, a replay that differs, masks that do not cancel
     DIVERGED = "diverged"  # the iterates left the finite numbers
     FAILED = "failed"  # anything else
 

@@ -12,6 +12,7 @@ A frame is a header of 32 bytes and a body, little-endian throughout:
     HEARTBEAT  empty: I am here
     FIN        empty: I have finished and need nothing more; flags 1: and so, I know, have you
     REJECT     JSON: why the connection ends
+    PLEDGE     32 bytes each: by which it is seen that masks cancel              (pledges.py)
 
 A body is 8-aligned, so that numbers are read where they arrived. Lengths are judged before anything
 is allocated. Nothing is ever unpickled.
@@ -31,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from hushgrad.errors import WireError
+from hushgrad.runtime.pledges import ENTRY
 
 MAGIC = b"hush"
 VERSION = 1
@@ -59,6 +61,7 @@ class Kind(enum.IntEnum):
     HEARTBEAT = 4
     FIN = 5
     REJECT = 6
+    PLEDGE = 7
 
 
 _MOST_FLAGS = {Kind.DATA: (1 << MOST_EXCHANGES) - 1, Kind.FIN: 1}
@@ -162,7 +165,7 @@ def is_finite(vector: NDArray[np.float64]) -> bool:
     return bool(np.isfinite(vector).all())
 
 
-def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:
+def limits(dim: int, stop_bytes: int, *, n_pledges: int = 0) -> Mapping[Kind, int]:
     """The longest body of each kind, in bytes."""
     return {
         Kind.HELLO: 16_384,
@@ -171,6 +174,7 @@ def limits(dim: int, stop_bytes: int) -> Mapping[Kind, int]:
         Kind.HEARTBEAT: 0,
         Kind.FIN: 0,
         Kind.REJECT: 4096,
+        Kind.PLEDGE: ENTRY * n_pledges,
     }
 
 
