@@ -52,8 +52,9 @@ format: $(VENV)/.dev  ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## how fast the simulator is on this machine
+bench: $(VENV)/.dev  ## how fast the simulator and a network of agents are on this machine
 	$(BIN)/python -m benchmarks --scaling
+	$(BIN)/python -m benchmarks.network
 
 docs: $(VENV)/.docs  ## the documentation, warnings as errors, into docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

@@ -1,15 +1,16 @@
 """`python -m benchmarks.designs`: what privacy designs of PDG cost, and what they hide.
 
 Every design runs on the same random problems, networks and stepsizes. Three tables: iterations to
-a relative error of 1e-6 against the paper's design; which size of quadratic masks networks hold;
-how far an attacker who knows everything but one partner's share is off.
+a relative error of 1e-6 against the paper's design, and the error at the end; which size of
+quadratic masks networks hold; how far an attacker who knows everything but one partner's share is
+off.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from hushgrad.errors import RiskWarning
 from hushgrad.simulate.masking import mask_sizes
 
 LAM_L = (0.03, 0.1, 0.3, 1.0)
+OF_GAP = (0.1, 0.2, 0.5, 1.0)  # λL / (1 − η)
 PARTS = (0.1, 0.2, 0.3, 0.5, 1.0)  # quadratic / (1 − η)
-LONGEST = 36_000  # iterations; slower ones count as not converged
+LONGEST = 972_000  # iterations; slower ones count as not converged
+EXACT = 1e-10
 EVERY = 5
 
 S, P, Z = hg.stepsizes, hg.splits, hg.masks.zero_sum
@@ -37,8 +40,8 @@ def with_deviation(deviation: Any, **chosen: Any) -> Design:
     return lambda schedule: hg.PDGNDS(stepsize=schedule.deviating(deviation), **chosen)
 
 
+PAPER = nds()
 DESIGNS: dict[str, Design] = {
-    "paper": nds(),
     "constant split, ϱ once": with_deviation(ONCE, split=P.private_constant()),
     "isotropic, ϱ once": with_deviation(ONCE, split=P.isotropic()),
     "masks, fresh split": with_deviation(ONCE, masks=Z()),
@@ -66,6 +69,22 @@ def logistic(m: int, d: int) -> Any:
     return hg.problems.logistic(X, [np.sign(v) for v in y], regularisation=5.0)
 
 
+def stretched(m: int, trials: int) -> Any:
+    """Estimation in d = 2 whose second column is ten times smaller: condition numbers near 100."""
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=(trials, m, 6, 2)) / np.sqrt(6) * [1.0, 0.1]
+    z = (M @ rng.normal(size=(trials, 1, 2, 1)))[..., 0] + 0.1 * rng.normal(size=(trials, m, 6))
+    return hg.Problem(
+        lambda theta, data: ((data["M"] @ theta - data["z"]) ** 2).sum(),
+        {"M": M, "z": z},
+        dim=2,
+        gradient=lambda theta, data: 2 * data["M"].T @ (data["M"] @ theta - data["z"]),
+        solution=lambda data: np.linalg.lstsq(data["M"].reshape(-1, 2), data["z"].ravel())[0],
+        smoothness=lambda data: 2 * np.linalg.norm(data["M"], 2, axis=(1, 2)).max() ** 2,
+        per_trial=True,
+    )
+
+
 def cases(trials: int) -> Iterator[tuple[str, Any, Any]]:
     """(name, problem, network): `trials` problems each of estimation, draws of one otherwise."""
     g = hg.graphs
@@ -77,8 +96,8 @@ def cases(trials: int) -> Iterator[tuple[str, Any, Any]]:
         ("star 8", g.star(8), 2),
         ("complete 6", g.complete(6), 5),
         ("random 20", g.erdos_renyi(20, 0.25, seed=1), 2),
-        ("4-regular 30", g.random_regular(30, 4, seed=1), 5),
-        ("ring 50", g.ring(50), 10),
+        ("4-regular 30", g.random_regular(30, 4, seed=1), 10),
+        ("ring 50", g.ring(50), 2),
     ):
         yield f"estimation d={d}, {name}", estimation(graph.n_agents, d, trials), hg.Network(graph)
     sparse = g.erdos_renyi(12, 0.3, seed=7)
@@ -86,6 +105,8 @@ def cases(trials: int) -> Iterator[tuple[str, Any, Any]]:
     ridge = hg.problems.ridge(*regression(5, 4), regularisation=1.0)
     yield "ridge d=4, paper's graph", ridge, hg.Network(g.paper())
     yield "logistic d=3, ring 6", logistic(6, 3), hg.Network(g.ring(6))
+    for name, graph in (("paper's graph", g.paper()), ("ring 10", g.ring(10))):
+        yield f"condition 100, {name}", stretched(graph.n_agents, trials), hg.Network(graph)
 
 
 def to_1e_6(run: Any) -> Any:
@@ -97,33 +118,44 @@ def to_1e_6(run: Any) -> Any:
     return reached[np.minimum(after, above.shape[1])]
 
 
-def iterations(design: Design, problem: Any, network: Any, lam: float, trials: int) -> Any:
-    """(iterations to 1e-6, last relative error), each (trials,)."""
-    n = 4000
+def iterations(
+    algorithm: Any, problem: Any, network: Any, *, trials: int, start: float, n: int = 4000
+) -> tuple[Any, Any]:
+    """(iterations to 1e-6, last relative error), each (trials,), of a run of n or more iterations.
+
+    It ends at 1e-10, or where rounding has the last word: when the last quarter brings nothing.
+    """
+    shape = trials, network.n_agents, problem.dim
+    x0 = start * np.random.default_rng(0).normal(size=shape)
     while True:
         run = hg.run(
-            design(S.constant(lam)), problem, network, iterations=n, trials=trials,
-            record_every=EVERY, seed=1, progress=False,
+            algorithm, problem, network, iterations=n, trials=trials, record_every=EVERY, seed=1,
+            x0=x0, progress=False,
         )  # fmt: skip
         reached = to_1e_6(run)
+        last = run.error[:, -1] / np.linalg.norm(np.atleast_2d(run.solution), axis=1)
+        rests = run.error[:, -1] > 0.5 * run.error[:, 3 * run.error.shape[1] // 4]
+        done = np.isfinite(reached).all() and ((last <= EXACT) | rests).all()
         lost = any(status.startswith("diverged") for status in run.status)
-        if np.isfinite(reached).all() or lost or n >= LONGEST:
-            size = np.linalg.norm(np.atleast_2d(run.solution), axis=1)
-            return reached, run.error[:, -1] / size
-        n *= 3
+        if done or lost or n >= LONGEST:
+            return reached, last
+        n = min(3 * n, LONGEST)
 
 
-def costs(trials: int, lam_l: tuple[float, ...]) -> None:
+def costs(lam_l: Sequence[float], of_gap: Sequence[float], chosen: list[str], **how: Any) -> None:
     """Iterations to 1e-6: the paper's, and the median and largest ratio of every other design."""
-    for name, problem, network in cases(trials):
-        for steps in lam_l:
-            print(f"\n{name}, 1 − η = {1 - network.eta:.3f}, λL = {steps}")
-            base: Any = None
-            for label, design in DESIGNS.items():
-                lam = steps / problem.smoothness()
-                reached, last = iterations(design, problem, network, lam, trials)
-                base = reached if base is None else base
-                ratio = np.where(np.isfinite(reached), reached, np.inf) / base
+    for name, problem, network in cases(how["trials"]):
+        gap = 1 - network.eta
+        for steps in sorted({*lam_l, *(part * gap for part in of_gap)}):
+            schedule = S.constant(steps / problem.smoothness())
+            base, _ = iterations(PAPER(schedule), problem, network, **how)
+            print(f"\n{name}, 1 − η = {gap:.3f}, λL = {steps:.4g} = {steps / gap:.3g} (1 − η)")
+            print(f"  {'paper':30s} {np.median(base):8.0f}", flush=True)
+            long = int(min(2.5 * base.max(), LONGEST))  # enough for 1e-10
+            for label in chosen:
+                algorithm = DESIGNS[label](schedule)
+                reached, last = iterations(algorithm, problem, network, n=long, **how)
+                ratio = reached / base
                 print(
                     f"  {label:30s} {np.median(reached):8.0f}  median {np.median(ratio):5.2f}×"
                     f"  largest {ratio.max():5.2f}×  not converged {np.isinf(reached).sum():2d}"
@@ -207,7 +239,10 @@ def hessian(gradient: Any, theta: Any, step: float = 1e-4) -> Any:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.designs", description=__doc__)
     parser.add_argument("--trials", type=int, default=20, help="problems of each kind")
-    parser.add_argument("--lam-l", type=float, nargs="+", default=LAM_L, help="stepsizes times L")
+    parser.add_argument("--lam-l", type=float, nargs="*", default=LAM_L, help="stepsizes times L")
+    parser.add_argument("--of-gap", type=float, nargs="*", default=OF_GAP, help="λL / (1 − η)")
+    parser.add_argument("--start", type=float, default=0.0, help="size of random starts x^0")
+    parser.add_argument("--designs", choices=DESIGNS, nargs="+", default=list(DESIGNS))
     tables = ("hidden", "held", "costs")
     parser.add_argument("--only", choices=tables, nargs="+", default=tables)
     options = parser.parse_args(arguments)
@@ -217,7 +252,8 @@ def main(arguments: list[str] | None = None) -> int:
     if "held" in options.only:
         held(options.trials)
     if "costs" in options.only:
-        costs(options.trials, tuple(options.lam_l))
+        how = {"trials": options.trials, "start": options.start}
+        costs(options.lam_l, options.of_gap, options.designs, **how)
     return 0
 
 

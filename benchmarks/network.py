@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine, processes
+from benchmarks import machine, processes, report
 from benchmarks.report import Table, duration
 from hushgrad.runtime.agentfile import write_config
 from hushgrad.runtime.identity import mint
 from hushgrad.runtime.owndata import write_data
 
+DOCS = processes.ROOT / "docs"
 M = 5
 TURNS = 5  # the fewest that a median is taken of
 PATIENCE = 120  # seconds for one ring
@@ -52,6 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     (options.out / "network.json").write_text(document + "\n", encoding="utf-8")
     print(document if options.format == "json" else text(results))
     _say(f"written: {options.out / 'network.json'}")
+    if options.write:
+        report.rewrite(DOCS / "performance.md", markdown(results), mark="network")
+        (DOCS / "network.json").write_text(document + "\n", encoding="utf-8")
     return 0
 
 
@@ -62,6 +66,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dims", default="2,100000", help="by default 2,100000")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--out", type=Path, default=processes.ROOT / "out" / "bench")
+    parser.add_argument("--write", action="store_true", help="also into docs/performance.md")
     options = parser.parse_args(arguments)
     if options.turns < TURNS:
         parser.error(f"a median needs at least {TURNS} turns, but --turns {options.turns}")
@@ -120,7 +125,7 @@ def run_ring(kind: str, dim: int, rounds: int) -> dict[str, Any]:
         ends = _run_all(what, settings)
     for ear in sockets:
         ear.close()
-    measured = rounds - warm
+    measured = rounds - 1 - warm  # from the start of round `warm` to that of the last
     return {
         "peak_mb": max(end["peak_mb"] for end in ends),
         "heavy": sorted({name for end in ends for name in end["heavy"]}),
@@ -252,6 +257,10 @@ def _judged(dim: str, what: str, value: float, limit: float, ok: bool, sign: str
 
 def text(results: dict[str, Any]) -> str:
     return "\n\n".join(table.text() for table in tables(results))
+
+
+def markdown(results: dict[str, Any]) -> str:
+    return "\n\n".join([report.headline(results), *(t.markdown() for t in tables(results))])
 
 
 def tables(results: dict[str, Any]) -> list[Table]:

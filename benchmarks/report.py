@@ -18,7 +18,6 @@ from benchmarks.processes import ROOT
 from benchmarks.workloads import TARGETS
 
 PICTURE = "bench-scaling.png"
-_BLOCK = re.compile(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", re.DOTALL)
 _WHAT = {
     "ds": "PDG-DS",
     "autodiff": "PDG-DS, loss by autodiff",
@@ -118,29 +117,30 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 
 def text(results: dict[str, Any]) -> str:
-    parts = [_headline(results), *(table.text() for table in tables(results)), *notes(results)]
+    parts = [headline(results), *(table.text() for table in tables(results)), *notes(results)]
     return "\n\n".join(parts)
 
 
 def markdown(results: dict[str, Any], *, is_short: bool) -> str:
     chosen = summary(results) if is_short else tables(results)
-    parts = [_headline(results), *(table.markdown() for table in chosen)]
+    parts = [headline(results), *(table.markdown() for table in chosen)]
     if not is_short and results["scaling"]:
         parts.append(f"![Time and memory of an iteration as sizes grow](images/{PICTURE})")
     return "\n\n".join(parts)
 
 
-def rewrite(path: Path, block: str) -> bool:
+def rewrite(path: Path, block: str, mark: str = "bench") -> bool:
     """Put the block between the marks of a page; False where it has none."""
     page = path.read_text(encoding="utf-8")
-    if not _BLOCK.search(page):
+    between = re.compile(rf"(<!-- {mark}:begin -->\n).*?(<!-- {mark}:end -->)", re.DOTALL)
+    if not between.search(page):
         return False
-    page = _BLOCK.sub(lambda marks: f"{marks[1]}{block}\n{marks[2]}", page)
+    page = between.sub(lambda marks: f"{marks[1]}{block}\n{marks[2]}", page)
     path.write_text(page, encoding="utf-8")
     return True
 
 
-def _headline(results: dict[str, Any]) -> str:
+def headline(results: dict[str, Any]) -> str:
     m = results["machine"]
     return (
         f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "

@@ -71,8 +71,11 @@ async def bare(settings: dict[str, Any]) -> dict[str, float]:
         await asyncio.sleep(0.05)
     streams = [dialled, await accepted]
     clock, body = Clock(settings["warm"]), bytes(8 * settings["dim"])
+    spent: dict[str, float] = {}
     for k in range(settings["rounds"]):
         clock.tick(k)
+        if k == settings["rounds"] - 1:
+            spent = clock.stop()
         frame = HEADER.pack(b"%d" % k) + body
         for _, writer in streams:
             writer.write(frame)
@@ -82,30 +85,43 @@ async def bare(settings: dict[str, Any]) -> dict[str, float]:
         for _, writer in streams:
             with suppress(ConnectionError):  # after the last round a neighbour may be gone
                 await writer.drain()
-    spent = clock.stop()
     for _, writer in streams:
         writer.close()
     server.close()
     return spent
 
 
-def gradient(theta: Any, data: Any) -> Any:
-    """The objective of an agent: ∇‖θ − p‖², as cheap as there is one."""
-    return 2 * (theta - data["p"])
+class Objective:
+    """∇ of ½‖θ − p‖², as cheap as there is one; it is asked once in every round, so it has the
+    clock.
+    """
+
+    def __init__(self, p: Any, clock: Clock, rounds: int):
+        self._p, self._clock, self._last, self._k = p, clock, rounds - 1, 0
+        self.spent: dict[str, float] = {}
+
+    def __call__(self, theta: Any) -> Any:
+        self._clock.tick(self._k)
+        if self._k == self._last:
+            self.spent = self._clock.stop()
+        self._k += 1
+        return theta - self._p
 
 
 async def agent(settings: dict[str, Any]) -> dict[str, float]:
     from hushgrad.runtime.agent import Agent
+    from hushgrad.runtime.owndata import read_data
 
-    clock = Clock(settings["warm"])
-    clock.tick(0)
-    spent: dict[str, float] = {}
+    p = read_data(Path(settings["file"]).with_name("data.npz"))["p"]
+    objective = Objective(p, Clock(settings["warm"]), settings["rounds"])
     listening = socket.socket(fileno=settings["listen_fd"])
-    async for k, _ in Agent(settings["file"], listening=listening):
-        clock.tick(k)
-        if k == settings["rounds"]:
-            spent = clock.stop()
-    return spent
+    await Agent(settings["file"], gradient=objective, listening=listening).run()
+    return objective.spent
+
+
+def gradient(theta: Any, data: Any) -> Any:
+    """The same for `hushgrad agent`."""
+    return theta - data["p"]
 
 
 def command(settings: dict[str, Any]) -> dict[str, float]:

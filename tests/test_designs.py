@@ -150,6 +150,29 @@ def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterat
     assert (ours.error[:, -1] <= 1e-10 * size).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_where_masks_are_as_large_as_hessians_they_cost_few_iterations(name, d):
+    """λL = 0.2 (1 − η), 20 problems for each of 8 settings."""
+    problem = hg.problems.estimation(n_agents=6, s=d + 2, d=d, trials=20)
+    network = hg.Network(getattr(hg.graphs, name)(6))
+    step = S.constant(0.2 * (1 - network.eta) / problem.smoothness())
+    paper, ours = (
+        hg.run(
+            hg.PDGNDS(stepsize=step, design=design), problem, network, iterations=20_000,
+            trials=20, record_every=5,
+        )
+        for design in ("paper", "recommended")
+    )  # fmt: skip
+    ratio = to_1e_6(ours) / to_1e_6(paper)
+    print(f"{name}, d = {d}: median {np.median(ratio):.2f}, largest {ratio.max():.2f}")
+    assert np.median(ratio) <= 1.05
+    assert ratio.max() <= 1.3
+    size = np.linalg.norm(ours.solution, axis=1)
+    assert (ours.error.min(axis=1) <= 1e-10 * size).all()  # later, rounding drifts
+
+
 @pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
 @pytest.mark.filterwarnings("ignore:quadratic masks:hushgrad.errors.RiskWarning")
 def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):

@@ -19,6 +19,8 @@
             ├── StateError                      a state directory that cannot be used
             ├── ReplayError                     a journal that does not reproduce its messages
             ├── StaleCopyError                  a state that is older than what peers hold
+            ├── MaskError                       masks that do not cancel
+            ├── DiameterError                   agents that would not stop together
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
@@ -109,6 +111,10 @@ class StaleCopyError(AgentError):
 
 class MaskError(AgentError):
     """Two agents' shares of a mask do not cancel."""
+
+
+class DiameterError(AgentError):
+    """Agents are farther apart than they were told, so that they would not stop together."""
 
 
 class PeerLostError(AgentError):

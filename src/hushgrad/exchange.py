@@ -153,7 +153,7 @@ class Terms:
         return Terms(self.parts + _terms(other).parts)
 
     def __sub__(self, other: Terms) -> Terms:
-        return self + -_terms(other)
+        return Terms(self.parts + tuple([(A, -u) for A, u in _terms(other).parts]))
 
     def __neg__(self) -> Terms:
         return Terms((A, -u) for A, u in self.parts)
@@ -182,8 +182,11 @@ class Terms:
     @property
     def links(self) -> Links:
         """The widest set of links that any part uses."""
-        used = {A.links for A, _ in self.parts}
-        return next(s for s in (Links.TWO_HOP, Links.GRAPH, Links.NONE) if s in used)
+        widest = Links.NONE
+        for A, _ in self.parts:
+            if A.links is not Links.NONE and widest is not Links.TWO_HOP:
+                widest = A.links
+        return widest
 
 
 def _terms(value: object) -> Terms:
@@ -198,7 +201,6 @@ def _terms(value: object) -> Terms:
 IDENTITY = Identity()
 
 
-@dataclass(frozen=True)
 class Push:
     """The sender weighs: j → i carries Σ_terms a_ij u_j.
 
@@ -206,14 +208,13 @@ class Push:
     that the terms are one number per agent, not a vector like x, which matters where d = 1.
     """
 
-    terms: Terms
-    over: Array | None = None
-    scalar: bool = False
+    __slots__ = ("over", "scalar", "terms")
 
-    def __post_init__(self) -> None:
-        for A, _ in self.terms.parts:
+    def __init__(self, terms: Terms, over: Array | None = None, scalar: bool = False):
+        for A, _ in terms.parts:
             if not A.sender_knows:
                 raise TypeError("only the receiver knows the weights of R: Pull(R @ u), not Push")
+        self.terms, self.over, self.scalar = terms, over, scalar
 
 
 @dataclass(frozen=True)

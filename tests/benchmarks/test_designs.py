@@ -32,3 +32,23 @@ def test_an_attacker_is_off_by_the_share_of_the_honest_partner():
     assert gradient == pytest.approx(np.linalg.norm(c + Q @ [1, 1]) / np.linalg.norm([2, 2]))
     assert hessian == pytest.approx(np.linalg.norm(Q) / np.linalg.norm(2 * np.eye(2)))
     assert guess == pytest.approx(0, abs=1e-8)
+
+
+def test_stretched_problems_have_condition_numbers_near_100():
+    problem = designs.stretched(5, trials=4)
+    for trial in range(4):
+        theta = problem.solution()[trial]
+        every = [problem.local_gradient(i, trial) for i in range(5)]
+        assert np.abs(sum(g(theta) for g in every)).max() < 1e-12
+        values = np.linalg.eigvalsh(sum(designs.hessian(g, theta) for g in every))
+        assert 30 < values[1] / values[0] < 300
+        largest = max(np.linalg.eigvalsh(designs.hessian(g, theta))[-1] for g in every)
+        assert largest <= 1.000001 * problem.smoothness()
+
+
+def test_runs_go_on_until_they_are_exact():
+    problem, network = hg.problems.rendezvous(), hg.Network(hg.graphs.paper())
+    algorithm = designs.DESIGNS["recommended"](hg.stepsizes.constant(0.01))
+    reached, last = designs.iterations(algorithm, problem, network, trials=2, start=1.0, n=300)
+    assert (reached > 300).all()
+    assert (last <= 1e-10).all()

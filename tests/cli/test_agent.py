@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.cli.agent import Progress
+from hushgrad.cli.terminal import say
 from hushgrad.runtime.agent import Agent
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.result import read_result
@@ -177,11 +178,53 @@ def test_an_objective_that_fails_in_the_middle_ends_the_run_and_keeps_the_state(
     tables["objective"] = {"function": "mine.py:gradient"}
     pair.write("bob", tables)
     pair.agent("ann")
-    code, _, err = pair.agent("bob").end()
+    code, out, err = pair.agent("bob").end()
     assert code == 1
-    assert "the sensor is gone" in err
+    assert out.startswith("failed: ")
+    assert "mine.py:gradient raised RuntimeError: the sensor is gone" in out
+    assert "the state is kept" in err
     assert "Traceback" not in err
     assert read_standing(pair.directory / "bob/state").iteration >= 9
+    result = read_result(pair.directory / "bob/state/result")
+    assert (str(result.status), result.iterations) == ("failed", 9)
+
+
+def test_a_run_that_diverges_says_so_in_its_result(pair):
+    """The gradient leaves the finite numbers before the iterates do."""
+    (pair.directory / "bob/mine.py").write_text("def gradient(x):\n    return 1e20 * (x + 1)\n")
+    for name in pair.files:
+        tables = pair.tables(name, iterations=5000)
+        tables["algorithm"]["stepsize"]["value"] = 1e5
+        if name == "bob":
+            tables["objective"] = {"function": "mine.py:gradient"}
+        pair.write(name, tables)
+    pair.agent("ann")
+    code, out, err = pair.agent("bob").end()
+    assert code == 1, err
+    assert out.startswith("diverged: ")
+    assert "smaller stepsize" in out
+    result = read_result(pair.directory / "bob/state/result")
+    assert str(result.status) == "diverged"
+    assert result.rounds > 10
+
+
+def test_a_result_that_cannot_be_written_hides_nothing(pair):
+    (pair.directory / "ann/blocked").touch()
+    tables = pair.tables("ann")
+    tables["agent"]["result"] = "blocked/result"
+    pair.write("ann", tables)
+    ann, bob = pair.agent("ann"), pair.agent("bob")
+    code, out, err = ann.end()
+    assert code == 1
+    assert out.startswith("done\n")
+    assert f"the result '{pair.directory}/ann/blocked/result' cannot be written" in err
+    assert "Traceback" not in err
+    assert bob.end()[0] == 0
+
+
+def test_what_others_sent_cannot_move_the_cursor(capsys):
+    say("error", "links are missing to \x1b[2J\x07bob\r.\nAdd them.", "bold red")
+    assert capsys.readouterr().err == "error: links are missing to �[2J�bob�.\nAdd them.\n"
 
 
 def test_the_line_tells_where_it_is_and_whom_it_waits_for(pair):

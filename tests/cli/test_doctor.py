@@ -222,13 +222,19 @@ def test_certificates_that_changed_places_are_named(pair):
     assert "is the certificate of ann, and not of bob" in found["trust bob"][1]
 
 
-def test_a_certificate_that_ends_soon_is_pointed_at(pair):
+@pytest.mark.parametrize("has_masks", [False, True], ids=["no masks", "masks"])
+def test_a_certificate_that_ends_soon_is_pointed_at(pair, has_masks):
+    if has_masks:
+        tables = pair.tables("ann") | {"partner": [{"name": "bob", "number": 1}]}
+        tables["algorithm"]["name"] = "PDGNDS"
+        pair.write("ann", tables)
     for ending in ("key", "crt"):
         (pair.directory / f"ann/ann.{ending}").unlink()
     mint(pair.directory / "ann", "ann", days=5)
     found = examined(pair, "ann", good=True)
     assert found["certificate"][0] is None
     assert "in 4 days" in found["certificate"][1]
+    assert ("does not survive a new one" in found["certificate"][1]) == has_masks
 
 
 def test_a_bad_file_is_bad_input(pair):

@@ -78,6 +78,9 @@ def test_trust_copies_the_certificate_and_says_what_to_write(here):
     assert said["trusted"] == "trusted/south.crt"
     (neighbour,) = tomllib.loads(said["toml"])["neighbour"]
     assert neighbour == {"name": "south", "number": 3, "address": "south.example.org:7440"}
+    *_, partner = said["toml"].partition("without the #:\n")
+    (partner,) = tomllib.loads(partner.replace("# ", ""))["partner"]
+    assert partner == {"name": "south", "number": 3}
     again = call("key", "trust", "post/south.crt", "--fingerprint", fingerprint)
     assert tomllib.loads(again.stdout) == {"neighbour": [{"name": "south"}]}
 

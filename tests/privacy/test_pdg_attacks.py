@@ -20,6 +20,7 @@ from hushgrad.privacy.attacks.pdg import net_inflow
 from hushgrad.privacy.attacks.span import Span
 from hushgrad.privacy.attacks.spread import Spread
 from hushgrad.privacy.attacks.whitening import Whitening
+from hushgrad.privacy.attacks.whittle import Whittle
 
 PAPER = hg.Network(hg.graphs.paper())
 FIG3 = hg.stepsizes.constant(0.02)  # with the paper's deviation ϱ/k²
@@ -167,10 +168,10 @@ def test_flow_needs_every_single_link():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILY)
 def test_flow_study(name):
-    """24 random problems and seeds on 4 graphs, every agent."""
+    """48 random problems and seeds on 9 graphs, every agent."""
     n = 20_000 if name == "PDG-DS" else 4000
     errors = np.concatenate(
-        [flow_errors(recorded_trials(FAMILY[name], network(s), n, 6, seed=s)) for s in range(4)]
+        [flow_errors(recorded_trials(FAMILY[name], network(s), n, 4, seed=s)) for s in range(12)]
     )
     print(f"flow, {name}: median {np.median(errors):.1e}, worst {errors.max():.1e}, {errors.size}")
     if name == "PDG-DS":
@@ -301,7 +302,7 @@ def test_isotropic_splits_put_directions_at_chance_for_two_colluders(d):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "d"), [("PDG-DS", 2), ("PDG-DS", 3), ("lazy", 3), ("square", 2)])
 def test_span_study(name, d):
-    """20 random problems and seeds, each on its own graph, every agent."""
+    """20 random problems and seeds on 14 graphs, every agent."""
     paths = [p for s in range(20) for p in path_errors(recorded(FAMILY[name], s, d=d)).values()]
     k = sum(len(set(range(1, 201)) & set(k.tolist())) for k, _, _ in paths) / 200 / len(paths)
     errors = np.concatenate([np.maximum(x, h)[(k >= 1) & (k <= 200)] for k, x, h in paths])
@@ -375,7 +376,7 @@ def test_objective_fit_claims_nothing_of_losses_that_are_no_quadratics():
     ("name", "d"), [("PDG-DS", 2), ("PDG-DS", 6), ("lazy", 2), ("lazy", 3), ("square", 2)]
 )
 def test_objective_fit_study(name, d):
-    """20 random problems and seeds, each on its own graph, every agent."""
+    """20 random problems and seeds on 14 graphs, every agent."""
     fits = np.concatenate([objective_fits(recorded(FAMILY[name], s, d=d)) for s in range(20)])
     found = fits[np.isfinite(fits[:, 0])]
     print(
@@ -400,9 +401,9 @@ def test_moments_of_splits_are_those_of_draws(n):
         assert abs(sample.mean() - exact) < 4 * sample.std() / np.sqrt(len(sample)) + 1e-12
 
 
-def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, n=60):
-    """r_jl (copies, n, pairs) about resting scalar gradients g, straight from the algorithm, in
-    units that shrink by s.
+def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=200, n=60):
+    """r_jl (copies, n, pairs) about its mean, with resting scalar gradients g, straight from the
+    algorithm, in units that shrink by s.
     """
     m = len(W)
     half, square = (np.eye(m) + W) / 2, W @ W
@@ -425,7 +426,7 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
             r[:, k] = (sent - mine)[:, receivers, senders]
         x, before, rho_before = sent.sum(axis=2) / s, x, rho
         x -= x.mean(axis=1, keepdims=True)  # what all have in common grows, and nobody sees it
-    return r
+    return r - r.mean(axis=(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -434,14 +435,14 @@ def simulated_fluctuations(name, W, g, pairs, rng, s, copies=3000, settled=120, 
         ("PDG-DS", cases.nonsymmetric()),
         ("lazy", PAPER),
         ("square", cases.nonsymmetric()),
-        pytest.param(  # forgets faster than ϱ fades
-            "geometric", hg.Network(hg.graphs.complete(5)), marks=pytest.mark.slow
-        ),
+        ("geometric", hg.Network(hg.graphs.complete(5))),  # forgets faster than ϱ fades
     ],
 )
 def test_covariances_at_all_lags_follow_from_the_weights(name, net):
-    """Against a recursion of its own: draws in, cross-covariances out."""
-    ratio = 0.85
+    """Against a recursion of its own, 3000 independent times: within five standard errors, which
+    are less than 1 %.
+    """
+    ratio = 0.75
     fading = hg.stepsizes.constant(0.02, deviation=hg.stepsizes.geometric(ratio))
     algorithm = FAMILY.get(name) or hg.PDGNDS(stepsize=fading)
     view = View.of(recorded(algorithm, n=3, net=net), Curious({0}))
@@ -456,8 +457,31 @@ def test_covariances_at_all_lags_follow_from_the_weights(name, net):
     for lag in range(4):
         expected = np.einsum("b,bpq->pq", np.exp(1j * lag * omega), spectrum).real / len(omega)
         late, early = r[:, lag:], r[:, : r.shape[1] - lag]
-        measured = np.einsum("ctp,ctq->pq", late, early) / late[..., 0].size
-        assert np.abs((measured - expected) / np.outer(size, size)).max() < 0.03
+        measured = np.einsum("ctp,ctq->cpq", late, early) / late.shape[1]
+        error = measured.std(axis=0) / np.sqrt(len(r))
+        assert (error / np.outer(size, size)).max() < 0.01
+        assert (np.abs(measured.mean(axis=0) - expected) / error).max() < 5
+
+
+def test_score_and_information_are_the_slope_and_mean_curvature_of_the_likelihood():
+    """With the model itself for a periodogram the slope is zero and −∂²/∂g² the information."""
+    rng, (m, bands, pairs, q) = np.random.default_rng(0), (6, 5, 3, 2)
+    A = rng.normal(size=(m, bands, pairs, pairs)) + 1j * rng.normal(size=(m, bands, pairs, pairs))
+    g, T, counts = rng.normal(size=(m, q)), A @ A.conj().swapaxes(2, 3), np.arange(1.0, bands + 1)
+    waves = rng.normal(size=(bands, pairs * q, 20)) + 1j * rng.normal(size=(bands, pairs * q, 20))
+    noisy = Whittle(waves @ waves.conj().swapaxes(1, 2), T, counts, {0: g[0]})
+
+    def slope(fit, g, h=1e-5):
+        e = h * np.eye(m * q).reshape(-1, m, q)[q:]
+        return np.array([(fit.evidence(g + x) - fit.evidence(g - x)) / (2 * h) for x in e])
+
+    np.testing.assert_allclose(noisy.derivatives(g)[0], slope(noisy, g), rtol=1e-5, atol=1e-5)
+    model = sum(np.einsum("bps,i,j->bpisj", T[a], g[a], g[a]) for a in range(m))
+    exact = Whittle(model.reshape(bands, pairs * q, -1), T, counts, {0: g[0]})
+    e = 1e-4 * np.eye(m * q).reshape(-1, m, q)[q:]
+    curvature = np.array([(slope(exact, g + x) - slope(exact, g - x)) / 2e-4 for x in e])
+    information = exact.derivatives(g)[1]
+    assert np.abs(curvature + information).max() < 0.01 * np.abs(information).max()
 
 
 def spread_results(run):
@@ -532,7 +556,7 @@ def test_constant_splits_and_deviations_drawn_once_leave_only_rounding():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILY)
 def test_spread_study(name):
-    """24 random problems and seeds on 6 graphs; every agent, from each single neighbour."""
+    """24 random problems and seeds on 5 graphs; every agent, from each single neighbour."""
     found, asked = zip(
         *(
             spread_results(recorded_trials(FAMILY[name], network(s), 20_000, 4, s))
@@ -542,13 +566,14 @@ def test_spread_study(name):
     )
     found, asked = np.concatenate(found), sum(asked)
     signed = found[np.isfinite(found[:, 2])]
+    good = (found[:, 0] >= 0.99) & (np.abs(found[:, 1]) <= 0.1)
     print(
         f"spread, {name}: {len(found)} of {asked} pairs claimed, cosine median "
         f"{np.median(found[:, 0]):.6f}, worst {found[:, 0].min():.4f}, size median "
-        f"{np.median(np.abs(found[:, 1])):.4f}, worst {np.abs(found[:, 1]).max():.4f}, signs "
-        f"claimed {len(signed)}, right {int(signed[:, 2].sum())}"
+        f"{np.median(np.abs(found[:, 1])):.4f}, worst {np.abs(found[:, 1]).max():.4f}, both within "
+        f"0.99 and 10 % {good.mean():.4f}, signs claimed {len(signed)}, right "
+        f"{int(signed[:, 2].sum())}"
     )
-    good = (found[:, 0] >= 0.99) & (np.abs(found[:, 1]) <= 0.1)
     assert len(found) > 0.9 * asked
     assert good.mean() > (0.9 if name == "square" else 0.98)
     assert signed[:, 2].sum() >= 0.99 * len(signed)
@@ -592,7 +617,7 @@ def test_whitening_starves_on_a_deviation_drawn_once():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONSTANT)
 def test_whitening_study(name):
-    """24 random problems and seeds on 6 graphs; every agent, from each single neighbour."""
+    """24 random problems and seeds on 5 graphs; every agent, from each single neighbour."""
     cosines = np.concatenate(
         [
             whitening_cosines(recorded_trials(CONSTANT[name], network(s), 20_000, 4, s))

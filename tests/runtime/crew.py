@@ -22,7 +22,10 @@ from hushgrad.runtime.result import read_result
 # forked from one process that has imported everything: a start costs milliseconds
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which must have no threads
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["hushgrad.cli.agent", "hushgrad.runtime.agent"])
+FORKS.set_forkserver_preload(
+    ["hushgrad.cli.agent", "hushgrad.runtime.agent", "pydantic", "pydantic.type_adapter",
+     "pydantic.json_schema", "rich.console", "rich.text"]
+)  # fmt: skip
 
 RING = ((0, 1), (1, 2), (2, 3), (3, 0))
 
@@ -135,7 +138,9 @@ class Crew:
         return max(self.tape(j).iterates, default=0) if path.exists() else 0
 
     def result(self, j):
-        return read_result(self.directory / name(j) / "result")
+        return read_result(self.directory / name(j) / "result") or read_result(
+            self.state(j) / "result"
+        )
 
     def wait(self, condition, seconds=60):
         deadline = time.monotonic() + seconds

@@ -11,7 +11,7 @@ from hushgrad.runtime.hello import decode_reject
 from hushgrad.runtime.identity import client_context, load_certificate, load_identity
 from hushgrad.runtime.wire import Kind, Parser
 
-ANY = wire.limits(1 << 20, 1 << 10)
+ANY = wire.limits(1 << 20, 1 << 10, n_pledges=1 << 10)
 
 
 class Proxy:

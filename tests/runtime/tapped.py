@@ -18,9 +18,10 @@ import sys
 
 from hushgrad.cli import main
 from hushgrad.runtime import agent  # noqa: F401  # so that a fork need not import it
+from hushgrad.runtime.digest import digest
 from hushgrad.runtime.link import Link
 from hushgrad.runtime.turns import Turns
-from hushgrad.runtime.wire import HEADER, Kind, digest
+from hushgrad.runtime.wire import HEADER, Kind
 
 
 def run(tape, log, arguments, environment):
@@ -70,18 +71,24 @@ def break_disk():
         _break_write(int(os.environ["FULL"]), 0.5, _no_space)
 
 
-def _break_write(at, share, fail, untapped=os.pwrite):
-    """Let pwrite do its work up to the call number `at`, and of that a share."""
+def _break_write(at, share, fail, untapped=os.pwritev):
+    """Let pwritev, and pwrite, which writes a single piece, do their work up to the call number
+    `at`, and of that a share.
+    """
     calls = itertools.count(1)
 
-    def pwrite(file, content, place):
+    def pwritev(file, pieces, place):
         if (n := next(calls)) < at:
-            return untapped(file, content, place)
+            return untapped(file, pieces, place)
         if n == at:
-            untapped(file, bytes(content)[: int(share * len(content))], place)
+            content = b"".join(pieces)
+            untapped(file, [content[: int(share * len(content))]], place)
         return fail()
 
-    os.pwrite = pwrite
+    def pwrite(file, content, place):
+        return pwritev(file, [content], place)
+
+    os.pwritev, os.pwrite = pwritev, pwrite
 
 
 def _no_space():

@@ -23,6 +23,7 @@ import hushgrad as hg
 from hushgrad.errors import StateError
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.result import Status
+from hushgrad.runtime.standing import read_standing
 
 CONSTANT = {"kind": "constant", "value": 0.2}
 ALGORITHMS = {
@@ -174,12 +175,16 @@ cp -a {state}.aside/. {state}
 {python} -m hushgrad agent {file}; echo "ended with $?"
 mount -o remount,size=1m {state}
 {python} -m hushgrad agent {file}; echo "ended with $?"
+cp {state}/result.* {state}/..
 """
 
 
 def test_a_disk_that_is_really_full_stops_an_agent_and_a_larger_one_lets_it_go_on(enlist):
     # d = 600, so that one slot of the journal fits into the disk, and the other does not
-    crew, twin = enlist(ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=20, dim=600)
+    # and the result where it is unless told otherwise: on the same disk
+    crew, twin = enlist(
+        ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=20, dim=600, result="state/result"
+    )
     script = IN_A_SMALL_DISK.format(state=crew.state(0), file=crew.file(0), python=sys.executable)
     crew.start(1, 2)
     done = subprocess.run(
@@ -193,7 +198,8 @@ def test_a_disk_that_is_really_full_stops_an_agent_and_a_larger_one_lets_it_go_o
     assert set(twin.end()) == {0}
     codes = [line for line in done.stdout.splitlines() if line.startswith("ended with")]
     assert codes == ["ended with 1", "ended with 0"], done.stdout + done.stderr
-    assert "No space left on device" in done.stderr + done.stdout
+    assert "No space left on device. Nothing of this round was sent" in done.stdout
+    assert f"the result '{crew.state(0)}/result' cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
     for j in range(3):
         assert crew.result(j).theta.tobytes() == twin.result(j).theta.tobytes()
@@ -219,6 +225,35 @@ def test_a_process_that_stands_still_for_a_while_is_waited_for(enlist):
     assert set(crew.end()) == {0}
     assert_same_lives(crew, twin, 100)
     assert "reason=silent" in crew.log(2)
+
+
+def resident(process):
+    """Bytes that a process holds."""
+    return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_a_slow_neighbour_costs_waiting_not_memory(enlist):
+    dim, line = 5000, ((0, 1), (1, 2))
+    crew, _ = enlist(ALGORITHMS["DIGing"], edges=line, iterations=10**5, dim=dim, heartbeat=10.0)
+    for j in range(3):
+        crew.file(j).with_name("objective.py").write_text("def gradient(x):\n    return 0.1 * x\n")
+
+    def standing(j):
+        found = read_standing(crew.state(j))
+        return -1 if found is None or found.round is None else found.round
+
+    crew.start()
+    crew.wait(lambda: min(map(standing, range(3))) > 20)
+    crew.send(1, signal.SIGSTOP)
+    time.sleep(0.3)
+    before, at = [resident(crew.processes[j]) for j in (0, 2)], standing(0)
+    time.sleep(0.7)
+    after = [resident(crew.processes[j]) for j in (0, 2)]
+    assert standing(0) == at
+    for one, other in zip(before, after, strict=True):
+        assert other - one < 4 * 8 * dim  # of two rounds
+    crew.send(1, signal.SIGCONT)
+    crew.wait(lambda: standing(0) > at + 10)
 
 
 # ---- the network, and old states; all agents in this process
@@ -327,6 +362,7 @@ def test_draws_that_are_made_again_after_a_restart_are_refused(tmp_path, keys):
     first, redrawn, last = asyncio.run(life.run())
     assert redrawn.status is Status.REFUSED
     assert "gives other messages than were committed" in redrawn.detail
+    assert min(redrawn.iterations, redrawn.rounds) >= 29
     assert {first.status, last.status} == {Status.PEER_LOST}
     secret.write_bytes(kept)
     assert {r.status for r in asyncio.run(life.run())} == {Status.DONE}

@@ -31,9 +31,9 @@ from hushgrad.runtime.hello import (
 )
 from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import client_context, mint, server_context
-from hushgrad.runtime.journal import Section, decode_sections, encode_section
+from hushgrad.runtime.journal import NOTHING, Section, decode_sections, encode_section
 from hushgrad.runtime.link import Link
-from hushgrad.runtime.pledges import Pledges
+from hushgrad.runtime.pledges import Pledges, encode_entries
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.weights import Ends, Row
@@ -61,6 +61,9 @@ def message(round_):
     return encode_data(round_, bytes(STOP), (np.arange(DIM) + float(round_),))
 
 
+TOLD = [(0, 1, bytes(16)), (1, 2, bytes(16)), (1, 1, bytes(16)), (2, 2, b"\1" + bytes(15))]
+
+
 def honest():
     """HELLO, what follows in the run, and everything else that may be said."""
     there = Session(
@@ -77,8 +80,8 @@ def honest():
         wire.encode(Kind.HEARTBEAT),
         message(ROUND + 1),
         wire.encode(Kind.FIN, round_=ROUND + 1),
+        wire.encode(Kind.PLEDGE, encode_entries(TOLD)),
         wire.encode(Kind.REJECT, encode_reject("order", "because")),
-        wire.encode(Kind.PLEDGE, pledges((0, 1), (1, 2)).encode()),
     ]
 
 
@@ -105,16 +108,13 @@ class Known:
         return "peer"
 
 
-def pledges(*pairs):
-    return Pledges(dict.fromkeys(pairs, bytes(16)), 3, lambda j: ((j + 1) % 3, (j - 1) % 3))
-
-
 def listen_to(chunks):
     """What an agent makes of a stream; its hub afterwards."""
     session = session_at(ROUND)
     hub = Hub(
-        session, Known(), dialled=(), heartbeat=1.0, max_wait=1.0, dim=DIM, stop_bytes=STOP,
-        stats=Stats(), pledges=pledges((0, 1)),
+        session, Known(), dialled=(), heartbeat=1.0, max_wait=1.0, dim=DIM, n_agents=3,
+        diameter=2, stop_bytes=STOP, stats=Stats(),
+        pledges=Pledges({(0, 1): bytes(16)}, 3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
     )  # fmt: skip
     link, end = Link(hub), Wire()
     link.connection_made(end)
@@ -256,14 +256,14 @@ def talk(rng, frames):
 
 
 def decode(rng, frames):
-    body = mutated(rng, [frames[rng.choice([0, 1, 6])]])[wire.HEADER.size :]
-    for decoder in (decode_hello, decode_row, decode_reject):
+    body = mutated(rng, [frames[rng.choice([0, 1, 7])]])[wire.HEADER.size :]
+    for decoder in (decode_hello, lambda body: decode_row(body, 3), decode_reject):
         with suppress(WireError):
             decoder(body)
 
 
 def journal(rng, frames):
-    content, checksum = b"", 0
+    content, checksum = b"", NOTHING
     for n in range(3):
         section = Section({"k": n, "round": n, "sent": "ab"}, {"x": np.arange(n + 1.0)})
         parts, checksum = encode_section(section, checksum)
@@ -298,12 +298,17 @@ TARGETS = {"frames": parse, "session": talk, "bodies": decode, "journal": journa
 
 
 @pytest.fixture(autouse=True)
-def silence():
-    """A line for each of a million refusals is no use to anybody."""
+def silence(monkeypatch):
+    """A line for each of a million refusals is no use to anybody; but a defect is one."""
     logger = logging.getLogger("hushgrad.agent")
     logger.setLevel(logging.CRITICAL)
+    monkeypatch.setattr(logger, "exception", raise_again)
     yield
     logger.setLevel(logging.NOTSET)
+
+
+def raise_again(*_, **__):
+    raise  # what the caller has caught
 
 
 async def in_loop(target, count, seed):
@@ -319,6 +324,7 @@ def test_what_an_honest_neighbour_says_is_taken():
         assert sorted(peer.inbox) == [ROUND, ROUND + 1]
         assert peer.has_finished
         assert set(hub.rows) == {PEER}
+        assert hub.reach.hops == {NUMBER: 0, PEER: 1, 2: 2}
         assert not hub._stats.rejected
 
     asyncio.run(check())

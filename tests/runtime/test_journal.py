@@ -21,6 +21,7 @@ import hushgrad as hg
 import test_equations
 from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
 from hushgrad.runtime.journal import (
+    NOTHING,
     Section,
     StateDirectory,
     decode_sections,
@@ -41,7 +42,7 @@ sections = st.builds(
 
 def written(parts):
     """The bytes of a slot, and where each section ends."""
-    content, ends, checksum = b"", [], 0
+    content, ends, checksum = b"", [], NOTHING
     for part in parts:
         pieces, checksum = encode_section(part, checksum)
         content += b"".join(bytes(memoryview(p).cast("B")) for p in pieces)
@@ -141,6 +142,37 @@ def test_a_journal_without_its_label_is_not_taken_for_a_new_one(tmp_path):
     (tmp_path / "run.json").unlink()
     with pytest.raises(StateError, match=r"no run\.json"):
         directory(tmp_path)
+
+
+def test_a_run_that_has_begun_never_begins_again(tmp_path):
+    state = directory(tmp_path)
+    assert state.read() == {}
+    for k in (0, 1):
+        state.begin(k, Section({"k": k, "round": k}, {"x": np.ones(2)}))
+    state.close()
+    before = [(tmp_path / f"slot-{n}").read_bytes() for n in (0, 1)]
+    for n, content in enumerate(before):
+        (tmp_path / f"slot-{n}").write_bytes(b"?" + content[1:])
+    state = directory(tmp_path)
+    with pytest.raises(StateError, match="cannot be read, but its run had begun"):
+        state.read()
+    state.close()
+
+
+def test_a_first_round_that_was_torn_is_written_again(tmp_path):
+    state = directory(tmp_path)
+    (tmp_path / "slot-0").write_bytes(b"hushjrnl and no more")
+    assert state.read() == {}
+
+
+@pytest.mark.parametrize("name", ["run.json", "starts", "links.json"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    state = directory(tmp_path)
+    state.store_links({"ends": {}})
+    state.close()
+    (tmp_path / name).write_text("")
+    with pytest.raises(StateError, match=rf"{name}' is damaged.*Restore"):
+        directory(tmp_path).links  # noqa: B018
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])

@@ -89,6 +89,7 @@ def test_a_file_stays_as_it_was_when_its_successor_cannot_be_written(
     with pytest.raises(OSError, match="No space left"):
         replace_file(path, write)
     assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_numbers_are_durable_before_the_document_names_them(tmp_path, monkeypatch):
@@ -153,6 +154,34 @@ def test_text_lines_are_one_line_each_and_cannot_move_the_cursor(spoken):
     record = (logging.INFO, "said \x1b[2J\nforged", {"event": "x", "peer": "bob"})
     (line,) = spoken(LogConfig(), record)
     assert line.endswith("info     said �[2J�forged  peer=bob")
+
+
+def test_of_lines_that_say_the_same_one_a_second_is_written_with_how_many_were_not(
+    spoken, monkeypatch
+):
+    clock = iter([0.0, 0.4, 0.5, 0.6, 0.9, 1.1, 1.2])
+    make = logging.LogRecord.__init__
+
+    def at(record, *args, **kwargs):
+        make(record, *args, **kwargs)
+        record.created = next(clock)
+
+    monkeypatch.setattr(logging.LogRecord, "__init__", at)
+
+    def refused(reason, peer=""):
+        fields = {"event": "rejected", "peer": peer, "reason": reason}
+        return logging.WARNING, f"refused: {reason}", fields
+
+    same = refused("certificate")
+    lines = spoken(
+        LogConfig(format="json"),
+        same, same, refused("silence"), same, refused("certificate", "bob"), same, same,
+    )  # fmt: skip
+    found = [json.loads(line) for line in lines]
+    assert [(line["reason"], line["peer"], line.get("left_out")) for line in found] == [
+        ("certificate", "", None), ("silence", "", None), ("certificate", "bob", None),
+        ("certificate", "", 2),
+    ]  # fmt: skip
 
 
 def test_the_level_is_obeyed_and_nothing_stays_behind(spoken):

@@ -2,8 +2,10 @@
 on.
 """
 
+import ast
 import asyncio
 import gc
+import json
 import logging
 import socket
 import ssl
@@ -24,11 +26,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import crew as crews
 import foes
 import lives
+import ring
 
-from hushgrad.runtime import link, transport, wire
+import hushgrad as hg
+from hushgrad.runtime import hello, hub, transport, wire
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.identity import load_identity, mint
+from hushgrad.runtime.pledges import encode_entries
 from hushgrad.runtime.result import Status
+from hushgrad.runtime.session import Session
 from hushgrad.runtime.wire import Kind
 
 VICTIM, ACTOR = 1, 2  # who is attacked, and whose part a rogue plays before the honest one comes
@@ -322,7 +328,7 @@ def rogue(life):
 
 
 def test_a_neighbour_that_never_says_hello_is_dropped(life, calm, monkeypatch):
-    monkeypatch.setattr(link, "HANDSHAKE", 0.5)
+    monkeypatch.setattr(hub, "HANDSHAKE", 0.5)
 
     async def siege():
         async with rogue(life) as silent:
@@ -358,6 +364,11 @@ def data(*values, round_=0, flags=1):
     return wire.encode(Kind.DATA, numbers(*values), round_=round_, flags=flags)
 
 
+def row(number, name):
+    links = [[0, 0.25, "agent-0"], [number, 0.25, name]]
+    return wire.encode(Kind.ROW, json.dumps({"own": 0.5, "links": links}).encode())
+
+
 # what it says, why it is refused, a word of the answer
 BREACHES = {
     "an oversized length": (says(header(Kind.DATA, 1 << 40)), "frame", "announces 1099511627776"),
@@ -386,6 +397,9 @@ BREACHES = {
     "another's number": (says(number=0), "configuration", "calls itself agent 0"),
     "another direction": (says(direction="in"), "configuration", "link"),
     "a row of another kind": (says(wire.encode(Kind.ROW, b"{}")), "frame", "ROW"),
+    "a row with a name that is none": (says(row(0, "x\x1b[2J\nerror: forged")), "frame", "ROW"),
+    "a row of nobody's": (says(row(9**30, "agent-0")), "frame", "ROW"),
+    "a pledge where nothing is masked": (says(header(Kind.PLEDGE, 32)), "frame", "at most 0"),
 }  # fmt: skip
 
 
@@ -405,6 +419,62 @@ def test_a_neighbour_that_breaks_a_rule_is_refused_by_name(life, calm, caplog, b
     assert life.agents[VICTIM].stats.rejected == {reason: 1}
     (record,) = [r for r in caplog.records if getattr(r, "event", "") == "rejected"]
     assert (record.peer, record.reason) == ("agent-2", reason)
+
+
+MASKED = hg.PDGNDS(design="recommended", stepsize=hg.stepsizes.constant(0.1))
+NOBODYS = encode_entries([(1, 3, bytes(16))])
+MASKED_BREACHES = {
+    "nan": BREACHES["nan"],
+    "half a pledge": (says(wire.encode(Kind.PLEDGE, bytes(40))), "frame", "32 bytes"),
+    "a pledge too much": (says(header(Kind.PLEDGE, 7 * 32)), "frame", "at most 192"),
+    "a pledge of nobody's": (says(wire.encode(Kind.PLEDGE, NOBODYS)), "frame", "no mask"),
+    "a distance in a run without tolerance": (
+        says(wire.encode(Kind.PLEDGE, bytes(32))), "frame", "hops away",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("breach", MASKED_BREACHES)
+def test_with_masks_on_who_breaks_a_rule_is_refused_and_the_run_ends_at_the_optimum(
+    tmp_path, keys, breach
+):
+    """The design that agents take unless told otherwise, with draws from secrets."""
+    script, reason, word = MASKED_BREACHES[breach]
+    life = lives.Life(tmp_path, keys, MASKED, iterations=300)
+    assert all(config.partners for config in life.configs)
+
+    async def siege():
+        async with rogue(life) as actor:
+            script(actor)
+            said, text = await actor.reject()
+            assert (said, word in text) == (reason, True), text
+
+    results = asyncio.run(life.run(siege=siege()))
+    assert {r.status for r in results} == {Status.DONE}, results
+    assert life.agents[VICTIM].stats.rejected == {reason: 1}
+    slopes = [life.gradient(j) for j in range(lives.M)]
+    for result in results:
+        pull = np.sum([slope(result.theta) for slope in slopes], axis=0)
+        assert np.abs(pull).max() < 1e-3
+
+
+def test_in_a_run_with_a_tolerance_who_ends_too_early_ends_it_for_everyone_by_name(tmp_path, keys):
+    life = lives.Life(tmp_path, keys, iterations=5000, tolerance=1e-12, max_wait=10.0)
+    life.configs[ACTOR] = replace(life.configs[ACTOR], max_wait=0.5)
+
+    async def siege():
+        async with rogue(life) as actor:
+            actor.hello()
+            while life.agents[VICTIM].stats.round < 0:
+                await asyncio.sleep(0.01)
+            actor.send(Kind.FIN, round_=0)
+            await actor.reject()
+
+    first, victim, _ = asyncio.run(life.run(siege=siege()))
+    for result in (first, victim):
+        assert result.status is Status.REFUSED
+        assert "agent-2 says that the run ended before round 0" in result.detail
+        assert "The diameter in [run] must bound the hops" in result.detail
 
 
 @pytest.mark.parametrize(
@@ -478,9 +548,142 @@ def test_what_a_neighbour_says_cannot_write_into_logs_or_results(life, calm, cap
             await actor.reject()
 
     assert_goes_on(life, asyncio.run(life.run(siege=siege())), calm)
+    labels = {reason for _, reason in life.agents[VICTIM].stats.reconnects}
+    assert labels <= {"refused (other)", "left", "closed by the peer", "broken"}
     assert "forged" in caplog.text
     for record in caplog.records:
         assert all(c.isprintable() for c in record.getMessage())
+
+
+def test_every_reason_that_an_agent_gives_is_one_that_a_neighbour_counts():
+    """Reasons label metrics, so a neighbour's choice must not add any."""
+    given = set()
+    for path in Path(hub.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_error = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "WireError"
+            if is_error and len(node.args) > 1:
+                given |= {
+                    part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)
+                }
+    assert {"equivocation", "replay", "not finite"} <= given
+    assert given <= hello.REASONS
+    for reason in [*hello.REASONS, "x" * 900, "a\nb"]:
+        known, _ = hello.decode_reject(hello.encode_reject(reason, ""))
+        assert known == (reason if reason in hello.REASONS else "other")
+
+
+def alone(tmp_path, keys, dim, **options):
+    """An agent whose only neighbour dials it, and that neighbour's configuration."""
+    pair = hg.Network(hg.graphs.path(2))
+    victim, actor = ring.configs(
+        tmp_path, hg.DGD(), pair, dim=dim, iterations=10**5, keys=keys, **options
+    )
+    neighbours = tuple(replace(n, address=None) for n in victim.neighbours)
+    return replace(victim, neighbours=neighbours), actor
+
+
+def test_a_neighbour_that_sends_and_never_reads_costs_no_memory(tmp_path, keys):
+    dim = 20_000
+    victim, actor = alone(tmp_path, keys, dim)
+
+    async def besiege():
+        (agent,) = ring.agents([victim], [lambda x: x])
+        run = asyncio.create_task(agent.run())
+        longest, n = 0, 0
+        async with foes.Rogue(actor, victim) as deaf, asyncio.timeout(30):
+            deaf._writer.transport.pause_reading()
+            deaf.hello()
+            while not agent.stats.reconnects:
+                if agent.stats.round >= n - 1:
+                    deaf.write(wire.encode_data(n, b"", (np.zeros(dim),)))
+                    n += 1
+                await asyncio.sleep(0.001)
+                waiting = [link._transport.unsent for link in agent._hub._all]
+                longest = max(longest, *waiting, 0)
+        agent.stop()
+        await run
+        assert set(agent.stats.reconnects) == {("agent-1", "does not read")}
+        return longest, agent._hub.most_unsent
+
+    longest, most = asyncio.run(besiege())
+    assert 0 < longest < most + 10 * dim
+    assert most < 10_000_000
+
+
+def test_a_neighbour_that_comes_and_goes_without_a_message_is_lost(tmp_path, keys):
+    victim, actor = alone(tmp_path, keys, 1, max_wait=1.0, heartbeat=0.2)
+
+    async def besiege():
+        (agent,) = ring.agents([victim], [lambda x: x])
+        run = asyncio.create_task(agent.run())
+        with suppress(AssertionError, OSError):  # until nobody listens any more
+            while not run.done():
+                async with foes.Rogue(actor, victim) as flapping:
+                    flapping.hello()
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.5)
+        return await run
+
+    async def in_time():
+        async with asyncio.timeout(10):
+            return await besiege()
+
+    assert asyncio.run(in_time()).status is Status.PEER_LOST
+
+
+def test_a_neighbour_that_was_here_all_the_time_is_given_the_whole_time_again(tmp_path, keys):
+    """It computes for longer than `max_wait`, and only then its connection breaks."""
+    victim, actor = alone(tmp_path, keys, 1, max_wait=0.8, heartbeat=0.2)
+
+    async def besiege():
+        (agent,) = ring.agents([victim], [lambda x: x])
+        run = asyncio.create_task(agent.run())
+        async with foes.Rogue(actor, victim) as slow:
+            slow.hello()
+            for _ in range(10):
+                slow.send(Kind.HEARTBEAT)
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
+        assert not run.done()
+        agent.stop()
+        return await run
+
+    assert asyncio.run(besiege()).status is Status.STOPPED
+
+
+def test_a_frame_that_the_agent_itself_cannot_take_ends_the_connection_not_the_run(
+    life, calm, monkeypatch, caplog
+):
+    struck = []
+
+    def accept(session, peer, frame, untouched=Session.accept):
+        if frame.round == 30 and not struck:
+            struck.append(peer.name)
+            raise KeyError("a defect")
+        return untouched(session, peer, frame)
+
+    monkeypatch.setattr(Session, "accept", accept)
+    assert_goes_on(life, asyncio.run(life.run()), calm)
+    assert len(struck) == 1
+    assert "a frame could not be taken: KeyError('a defect')" in caplog.text
+
+
+def test_an_agent_whose_watch_dies_ends_and_does_not_wait_for_ever(life, monkeypatch):
+    def die(*_):
+        raise RuntimeError("no clock")
+
+    monkeypatch.setattr(hub.Hub, "_check_absence", die)
+    life.at = {(j, 60): lambda: None for j in range(3)}
+    asyncio.run(life.run(until=1))
+
+    async def wait():
+        (agent,) = ring.agents(life.configs[:1], [lambda x: x])
+        async with asyncio.timeout(10):
+            return await agent.run()
+
+    result = asyncio.run(wait())
+    assert result.status is Status.FAILED
+    assert "can no longer serve its links: RuntimeError('no clock')" in result.detail
 
 
 def test_metrics_of_a_process_count_who_was_turned_away(tmp_path, keys):

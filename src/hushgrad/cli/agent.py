@@ -24,7 +24,7 @@ from hushgrad.cli.terminal import (
     print_json,
     say,
 )
-from hushgrad.errors import HushgradError, InputError
+from hushgrad.errors import InputError
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,9 +40,9 @@ hushgrad agent agent.toml
 
 hushgrad agent agent.toml --format json 2> agent.log
 
-Exit codes: 0 done or converged, 1 failed, 2 bad input, 3 a neighbour was lost, 4 refused (a stale
-copy, a journal that does not repeat itself), 130 stopped by a signal. After 3 and 130 the same
-command continues the run.
+Exit codes: 0 done or converged, 1 failed or diverged, 2 bad input, 3 a neighbour was lost, 4
+refused (a stale copy, a journal that does not repeat itself, masks that do not cancel, a diameter
+that is too small), 130 stopped by a signal. After 3 and 130 the same command continues the run.
 """
 REFRESH = 4  # times a second that the line is drawn
 PATIENCE = 1.0  # seconds without a round after which it is said who is waited for
@@ -71,16 +71,16 @@ def agent(
     continues the run where it stood. Ctrl-C and SIGTERM leave after the present round.
     """
     from hushgrad.runtime.agentfile import load_config
-    from hushgrad.runtime.result import write_result
 
     config = load_config(file)
     if quiet:
         config = replace(config, log=replace(config.log, level="error"))
     is_live = not (quiet or supervised) and config.log.format == "text"
     result = _run(config, _inherited(listen_fd), is_live=is_live, is_supervised=supervised)
-    files = [str(path) for path in write_result(config.result, result)]
+    files = _write(config, result)
+    exit_code = result.exit_code if files else result.exit_code or FAILED
     if supervised:
-        raise typer.Exit(result.exit_code)
+        raise typer.Exit(exit_code)
     if output is Format.JSON:
         print_json(result.document() | {"files": files})
     else:
@@ -89,11 +89,24 @@ def agent(
             f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
             f"θ = {shown_vector(result.theta.tolist())}"
         )
-    if not quiet:
+    if files and not quiet:
         note(f"wrote {' and '.join(files)}.")
     if result.is_resumable:
         note(f"the state is kept in {config.state}. To continue: hushgrad agent {file}")
-    raise typer.Exit(result.exit_code)
+    elif result.exit_code == FAILED:
+        note(f"the state is kept in {config.state}.")
+    raise typer.Exit(exit_code)
+
+
+def _write(config: AgentConfig, result: AgentResult) -> list[str]:
+    """Write the result; how the run ended is worth telling even if it cannot be."""
+    from hushgrad.runtime.result import write_result
+
+    try:
+        return [str(path) for path in write_result(config.result, result)]
+    except OSError as error:
+        say("error", f"the result '{config.result}' cannot be written: {error}.", "bold red")
+        return []
 
 
 def _inherited(listen_fd: int | None) -> socket.socket | None:
@@ -112,19 +125,13 @@ def _inherited(listen_fd: int | None) -> socket.socket | None:
 def _run(
     config: AgentConfig, listening: socket.socket | None, *, is_live: bool, is_supervised: bool
 ) -> AgentResult:
-    """The agent in an event loop of its own; bad input that shows in the middle is a failure."""
+    """The agent in an event loop of its own."""
+    import asyncio
+
     from hushgrad.runtime.agent import Agent
-    from hushgrad.runtime.loop import run_loop
 
     agent = Agent(config, listening=listening)
-    try:
-        return run_loop(_watched(agent, is_live=is_live, is_supervised=is_supervised))
-    except HushgradError as error:
-        if agent.stats.round < 0:
-            raise
-        say("error", str(error), "bold red")
-        note(f"the state is kept in {config.state}.")
-        raise typer.Exit(FAILED) from None
+    return asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
 
 
 async def _watched(agent: Agent, *, is_live: bool, is_supervised: bool) -> AgentResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -210,21 +211,33 @@ def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
         for a in audits
     ]
     out = console()
-    out.print(_table(title, heads, lines))
+    out.print(_table(title, heads, lines, out.width))
     for a in audits if with_agents else ():
-        out.print(_table(a.label, HEADINGS, rows(a)))
+        out.print(_table(a.label, HEADINGS, rows(a), out.width))
         smallest = [[str(c.agent), str(c)] for c in a.coalitions]
-        out.print(_table("", ["agent", "smallest coalition that exposes it"], smallest))
+        out.print(_table("", ["agent", "smallest coalition that exposes it"], smallest, out.width))
 
 
-def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
+def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text  # labels are the user's, not markup
 
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    columns = zip(heads, *lines, strict=True)
+    is_tight = sum(3 + max(map(len, column)) for column in columns) > width
+    table = Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+        padding=(0, 1 - is_tight, 0, 1 - is_tight),
+    )  # fmt: skip
     for n, head in enumerate(heads):
         table.add_column(Text(head), style="bold" if n == 0 else None, overflow="fold")
     for line in lines:
-        table.add_row(*map(Text, line))
+        table.add_row(*(Text(_broken(cell) if is_tight else cell) for cell in line))
     return table
+
+
+def _broken(cell: str) -> str:
+    """In two lines, where the words allow it."""
+    for a, b in ((" (guess", "\n(guess"), (" exposed, ", " exposed,\n"), ("agents ", "agents\n")):
+        cell = cell.replace(a, b)
+    return re.sub(r" (\(\d+ attacks?) tried\)", r"\n\1 tried)", cell)

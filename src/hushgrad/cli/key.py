@@ -164,18 +164,19 @@ def _keep(certificate: Certificate, directory: Path) -> Path:
 
 
 def _lines(certificate: Certificate, path: Path, number: int | None, address: str | None) -> str:
-    """What agent.toml says of this neighbour."""
-    lines = [
-        "[[neighbour]]",
+    """What agent.toml says of this neighbour, and of the mask partner that it may be, too."""
+    who = [
         f'name = "{certificate.name}"',
         "# number = its number" if number is None else f"number = {number}",
-        '# address = "host:port", if this agent dials it'
-        if address is None
-        else f'address = "{address}"',
     ]
+    where = '# address = "host:port", if this agent dials it'
+    if address is not None:
+        where = f'address = "{address}"'
     if path.parent != Path("trusted"):
-        lines.append(f'certificate = "{path}"')
-    return "\n".join(lines)
+        who.append(f'certificate = "{path}"')
+    partner = [f"# {line.removeprefix('# ')}" for line in ["[[partner]]", *who]]
+    mask = "# and, if it shares a mask with this agent, without the #:"
+    return "\n".join(["[[neighbour]]", *who, where, mask, *partner])
 
 
 def _document(certificate: Certificate) -> dict[str, Any]:

@@ -81,7 +81,9 @@ def say(kind: str, message: str, style: str) -> None:
     """One message on stderr: `error: …`."""
     from rich.text import Text
 
-    text = Text.assemble((f"{kind}: ", style), message)
+    # what others sent may be in a message, but it cannot move the cursor
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in message)
+    text = Text.assemble((f"{kind}: ", style), shown)
     console(stderr=True).print(text, soft_wrap=True)
 
 

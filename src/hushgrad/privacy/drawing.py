@@ -74,11 +74,16 @@ def _agent(i: int, at: Point, radius: float, finding: Finding | None, *, numbere
     return f"<g>{shape}{number}<title>agent {i}: {escape(said)}</title></g>"
 
 
+def recovered_places(audit: Audit, kind: str) -> dict[int, tuple[float, ...]]:
+    """Where the worst adversary of a kind sees agents, of those that it sees."""
+    worst = {i: audit.worst(i, kind) for i in audit.agents}
+    return {i: f.place for i, f in worst.items() if f is not None and f.place is not None}
+
+
 def rendezvous_map(audit: Audit, kind: str) -> str:
     """True positions as rings, recovered ones as crosses."""
     assert audit.places is not None
-    worst = {i: audit.worst(i, kind) for i in audit.agents}
-    found = {i: f.place for i, f in worst.items() if f is not None and f.place is not None}
+    found = recovered_places(audit, kind)
     true = [(p[0], p[1]) for p in audit.places]
     at = _fitted(np.array([*true, *((p[0], p[1]) for p in found.values())]), upright=True)
     rings = "".join(

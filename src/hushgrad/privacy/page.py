@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -107,7 +108,7 @@ def _tally(audit: Audit, kind: str) -> str:
     worst: Verdict = next(v for v in _VERDICTS if audit.count(kind, v))
     return (
         f'<td class="{drawing.CLASSES[worst]}" data-head="{head}"><span>{_icon(worst)}'
-        f"{escape(counts(audit, kind))}</span></td>"
+        f"{_unbroken(counts(audit, kind))}</span></td>"
     )
 
 
@@ -127,11 +128,21 @@ def _pictures(audit: Audit) -> Iterable[str]:
         yield _figures([(_told(audit, k), drawing.network(audit, k)) for k in audit.kinds])
     if audit.places is not None:
         yield "<h3>Where the agents stand: true (ring) and recovered (cross)</h3>"
-        yield _figures([(_told(audit, k), drawing.rendezvous_map(audit, k)) for k in audit.kinds])
+        yield _figures([(_placed(audit, k), drawing.rendezvous_map(audit, k)) for k in audit.kinds])
 
 
 def _told(audit: Audit, kind: str) -> str:
-    return f"<b>{escape(KINDS.get(kind, kind))}</b>: {escape(counts(audit, kind))}"
+    return f"<b>{escape(KINDS.get(kind, kind))}</b>: {_unbroken(counts(audit, kind))}"
+
+
+def _placed(audit: Audit, kind: str) -> str:
+    found = len(drawing.recovered_places(audit, kind))
+    return f"<b>{escape(KINDS.get(kind, kind))}</b>: {found} of {len(audit.agents)} recovered"
+
+
+def _unbroken(text: str) -> str:
+    """A line may end before a bracket or a number and not inside."""
+    return re.sub(r"\([^()]*\)|\S+e-\d+", r"<span class=whole>\g<0></span>", escape(text))
 
 
 def _figures(pictures: Iterable[tuple[str, str]]) -> str:
@@ -166,10 +177,10 @@ def _cell(finding: Finding | None, kind: str) -> str:
     head = escape(KINDS.get(kind, kind))
     if finding is None:
         return f'<td data-head="{head}">–</td>'
-    said = f"<b>{escape(finding.verdict)}</b>"
+    said = f"<b>{_unbroken(finding.verdict)}</b>"
     if finding.best is not None:
         who = "" if finding.adversary == kind else f"{escape(finding.adversary)}, "
-        said += f"<small>{who}{escape(told(finding.best))}</small>"
+        said += f"<small>{who}{_unbroken(told(finding.best))}</small>"
     return (
         f'<td class="{drawing.CLASSES[finding.exposure]}" data-head="{head}"><span>'
         f"{_icon(finding.exposure)}{said}</span></td>"

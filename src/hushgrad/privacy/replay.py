@@ -29,6 +29,10 @@ class Replay(OneAgent):
         self.n = n
         self.k = np.arange(float(n))[None, None]
 
+    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
+        slots = np.full((1, 1, 1), slot, np.uint32)
+        return self._drawn_ahead(None, stream, slots, once=once)
+
     def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
         del address
         when = np.array([ONCE], np.uint32) if once else np.arange(self.n, dtype=np.uint32)

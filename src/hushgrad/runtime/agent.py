@@ -8,7 +8,8 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +19,29 @@ from numpy.typing import NDArray
 from hushgrad.draws import Draws, SeededDraws, trial_keys
 from hushgrad.errors import (
     AgentError,
+    DiameterError,
     DivergedError,
     MaskError,
     PeerLostError,
+    ProblemError,
     ReplayError,
     StaleCopyError,
+    StateError,
 )
 from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
-from hushgrad.runtime.config import AgentConfig
+from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.hello import public_parts, read_row, row_document
 from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.journal import StateDirectory
-from hushgrad.runtime.masking import masked, pledges_of
+from hushgrad.runtime.masking import MASKS, begun_with, check_begun, masked, pledges_of
 from hushgrad.runtime.objectives import load_objective
 from hushgrad.runtime.result import AgentResult, Status
 from hushgrad.runtime.samples import SAMPLES, Samples
 from hushgrad.runtime.secret import SecretDraws
 from hushgrad.runtime.session import Card, Peer, Session
+from hushgrad.runtime.standing import Standing, read_standing
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
@@ -53,6 +58,10 @@ type Vector = NDArray[np.float64]
 # Most turns are so short that handing them over would cost more than they do.
 QUICK = 0.1  # seconds
 SLOW_TURNS = 3  # a busy machine may delay one or two
+FORGIVEN = 1 / 16  # of a slow turn, by a quick one: not every round has a gradient to evaluate
+FAR = 1e100  # from where on an iterate counts as diverged
+LEFT = "left"  # in the state directory: it has finished, and waited in vain for others to
+AGAIN = 10.0  # seconds that it then waits for them when it is asked again
 GRACE = 2.0  # seconds that an agent waits, all being finished, for its neighbours to know it
 
 
@@ -83,7 +92,8 @@ class Agent:
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
-        self._slow_turns = 0
+        self._slow_turns = 0.0
+        self._is_followed = False  # iteration by iteration, by who iterates
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
 
     # ---- what a user sees
@@ -112,15 +122,28 @@ class Agent:
         try:
             async for _ in self._iterate():
                 pass
-        except (AgentError, DivergedError) as error:
-            if not self._incarnation:  # nothing was begun
+        except (AgentError, DivergedError, ProblemError) as error:
+            is_bad_input = isinstance(error, ProblemError) and self.stats.round < 0
+            if not self._incarnation or is_bad_input:  # nothing was begun
                 raise
-            return self._result(_status_of(error), str(error), started)
+            return self._result(self._status_of(error), str(error), started)
         turns = self._turns
         status = turns.status if turns is not None else None
         return self._result(status or Status.STOPPED, "", started)
 
+    def _status_of(self, error: Exception) -> Status:
+        if isinstance(error, PeerLostError):
+            return Status.PEER_LOST
+        if isinstance(error, (StaleCopyError, ReplayError, MaskError, DiameterError)):
+            return Status.REFUSED
+        # far out, gradients overflow before the iterates do
+        is_lost = isinstance(error, ProblemError) and not np.abs(self.x).max() < FAR
+        return Status.DIVERGED if is_lost or isinstance(error, DivergedError) else Status.FAILED
+
     def _result(self, status: Status, detail: str, started: float) -> AgentResult:
+        if self.stats.round < 0:  # it ended before it stood where its journal ends
+            with suppress(StateError):
+                self._note_standing(read_standing(self.config.state))
         return AgentResult(
             name=self.config.name,
             run=self.config.run.id,
@@ -135,6 +158,7 @@ class Agent:
         )
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
+        self._is_followed = True
         async with aclosing(self._iterate()) as iterations:
             async for k in iterations:
                 yield k, self.x
@@ -174,13 +198,13 @@ class Agent:
         config, run = self.config, self.config.run
         near = [n for n in config.neighbours if not n.two_hop]
         ends = Ends(sum(n.direction != "out" for n in near), sum(n.direction != "in" for n in near))
-        card = Card(public_parts(run), config.number, self._incarnation, ends)
+        card = Card(
+            public_parts(run), config.number, self._incarnation, ends, heartbeat=config.heartbeat
+        )
         peers = {
             n.number: Peer(n.number, n.name, n.direction, n.two_hop) for n in config.neighbours
         }
-        # n − 1 bounds the hops in any connected network
-        hops = run.n_agents - 1 if run.diameter is None else run.diameter
-        stopping = Stopping(None if run.tolerance is None else hops)
+        stopping = Stopping(_diameter(run))
         return Session(card, peers, stopping.n_bytes), stopping
 
     def _connect(self, session: Session, stopping: Stopping) -> Hub:
@@ -192,13 +216,16 @@ class Agent:
                 {n.name: n.address for n in config.neighbours if n.address is not None},
                 self._listening or config.listen,
             )
+        has_left = (config.state / LEFT).exists()
         return Hub(
             session,
             self._transport,
             dialled=[n.number for n in config.neighbours if n.address is not None],
             heartbeat=config.heartbeat,
-            max_wait=config.max_wait,
+            max_wait=min(config.max_wait, AGAIN) if has_left else config.max_wait,
             dim=config.run.dim,
+            n_agents=config.run.n_agents,
+            diameter=_diameter(config.run),
             stop_bytes=stopping.n_bytes,
             stats=self.stats,
             pledges=pledges_of(config),
@@ -225,8 +252,11 @@ class Agent:
         self._turns = turns = Turns(
             self.config.run, steps, stopping, state, session.peers, self.stats
         )
+        pledges = hub.pledges
+        began = begun_with(self.config.state / MASKS, pledges)
         await self._compute(turns.begin)
         self._note(turns)
+        check_begun(began, pledges)
         self._sample(steps)
         if turns.is_settled:
             return
@@ -234,22 +264,45 @@ class Agent:
         session.has_finished = turns.status is not None
         hub.start()
         hub.send_round()
+        if not self._is_followed:
+            hub.complete = lambda: self._advance(hub, turns)
         while turns.status is None and not self._is_asked_to_stop:
-            if not session.is_complete:
+            if hub.failure is not None or not session.is_complete:
                 await hub.change()
-                continue
-            if self._slow_turns < SLOW_TURNS:
-                has_ended = self._timed(turns.turn, session.take())
-            else:
-                has_ended = await self._compute(turns.turn, session.take())
-            if turns.status is None:
-                hub.commit(turns.round, turns.frames[turns.round], steps.sizes)
-            self._note(turns)
-            if has_ended:
-                self._sample(steps)
+            elif self._slow_turns < SLOW_TURNS:
+                if self._turned(hub, turns, self._timed(turns.turn, session.take())):
+                    yield steps.k
+            elif self._turned(
+                hub, turns, await self._compute(self._timed, turns.turn, session.take())
+            ):
                 yield steps.k
         if turns.status is not None:
             await self._settle(hub, session, turns)
+
+    def _advance(self, hub: Hub, turns: Turns) -> None:
+        """Where nobody follows the iterations: a turn at once, where the last message came in."""
+        try:
+            while (
+                hub.session.is_complete
+                and hub.failure is None
+                and turns.status is None
+                and self._slow_turns < SLOW_TURNS
+                and not self._is_asked_to_stop
+            ):
+                self._turned(hub, turns, self._timed(turns.turn, hub.session.take()))
+        except Exception as error:  # the agent's task raises it
+            hub.fail(error)
+        if hub.session.is_complete or turns.status is not None:
+            hub.wake()
+
+    def _turned(self, hub: Hub, turns: Turns, has_ended: bool) -> bool:
+        """Send what a turn made durable; whether an iteration ended with it."""
+        if turns.status is None:
+            hub.commit(turns.round, turns.frames[turns.round], turns.steps.sizes)
+        self._note(turns)
+        if has_ended and self._samples is not None:
+            self._sample(turns.steps)
+        return has_ended
 
     def _note(self, turns: Turns) -> None:
         """Where this agent stands, for who looks on."""
@@ -259,20 +312,35 @@ class Agent:
             stats.round_seconds.add(now - stats.last_progress)
         stats.iteration, stats.round, stats.last_progress = turns.steps.k, turns.round, now
 
+    def _note_standing(self, standing: Standing | None) -> None:
+        if standing is not None and standing.round is not None:
+            self.stats.iteration, self.stats.round = standing.iteration, standing.round
+
     def _sample(self, steps: Steps) -> None:
         if self._samples is not None:
-            self._samples.keep(steps.k, steps.x)
+            try:
+                self._samples.keep(steps.k, steps.x)
+            except OSError as error:
+                raise StateError(
+                    f"'{self.config.state / SAMPLES}' cannot be written: {error.strerror}. The "
+                    "state is kept: make room, then start the agent again."
+                ) from error
 
     async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
         """In a thread, so that the loop goes on."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._timed, work, *given)
+        return await loop.run_in_executor(self._pool, work, *given)
 
     def _timed[T](self, work: Callable[..., T], *given: Any) -> T:
         started = time.perf_counter()
         done = work(*given)
-        is_slow = time.perf_counter() - started > QUICK
-        self._slow_turns = self._slow_turns + 1 if is_slow else 0
+        seconds = time.perf_counter() - started
+        if seconds > self.config.heartbeat:
+            self._slow_turns = inf
+        elif seconds > QUICK:
+            self._slow_turns += 1
+        elif self._slow_turns:
+            self._slow_turns = max(0.0, self._slow_turns - FORGIVEN)
         return done
 
     async def _settle(self, hub: Hub, session: Session, turns: Turns) -> None:
@@ -288,6 +356,8 @@ class Agent:
                 "left before %s had finished; start this agent again if it needs the last message",
                 error, extra={"event": "unsettled"},
             )  # fmt: skip
+            with suppress(OSError):
+                (self.config.state / LEFT).touch()
             return
         if not session.is_settled:
             return
@@ -379,9 +449,8 @@ def _known(peer: Peer) -> Ends:
     return peer.ends
 
 
-def _status_of(error: Exception) -> Status:
-    if isinstance(error, PeerLostError):
-        return Status.PEER_LOST
-    if isinstance(error, (StaleCopyError, ReplayError, MaskError)):
-        return Status.REFUSED
-    return Status.DIVERGED if isinstance(error, DivergedError) else Status.FAILED
+def _diameter(run: RunConfig) -> int | None:
+    """How far the bits go by which agents stop together; n − 1 bounds the hops in any network."""
+    if run.tolerance is None:
+        return None
+    return run.n_agents - 1 if run.diameter is None else run.diameter

@@ -52,7 +52,7 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Findin
     except HushgradError as error:
         yield Finding("key", False, str(error))
     if identity is not None:
-        yield _dates("certificate", identity.certificate)
+        yield _dates("certificate", identity.certificate, is_masked=bool(config.partners))
     known: dict[str, Certificate] = {}
     others: list[Neighbour | Partner] = [*config.neighbours, *config.partners]
     for one in {one.certificate: one for one in others}.values():
@@ -62,7 +62,7 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Findin
             yield Finding(f"trust {one.name}", False, f"{error} See: hushgrad key trust --help")
             continue
         known[one.name] = certificate
-        yield _dates(f"trust {one.name}", certificate)
+        yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
     yield _data(config)
     standing = None
     try:
@@ -75,7 +75,7 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Findin
     yield from _neighbours(config, identity, known, timeout)
 
 
-def _dates(check: str, certificate: Certificate) -> Finding:
+def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Finding:
     if (objection := certificate.objection()) is not None:
         return Finding(
             check,
@@ -86,7 +86,8 @@ def _dates(check: str, certificate: Certificate) -> Finding:
     left = certificate.not_after - datetime.now(UTC)
     text = f"{certificate.fingerprint[:19]}…, valid to {certificate.not_after:%Y-%m-%d}"
     if left < SOON:
-        return Finding(check, None, f"{text}: that is in {left.days} days")
+        renew = ". A run with masks does not survive a new one: exchange it before" * is_masked
+        return Finding(check, None, f"{text}: that is in {left.days} days{renew}")
     return Finding(check, True, text)
 
 

@@ -8,11 +8,22 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
+
+from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
 from hushgrad.runtime.config import RunConfig
+from hushgrad.runtime.identity import is_name
 from hushgrad.runtime.weights import Ends, Row
 
 type Json = Any
+
+# Why one refuses the other; what else a REJECT says is counted as "other".
+OTHER_END = "other end"
+REASONS = frozenset({
+    "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
+    "dimension", "not finite", OTHER_END,
+})  # fmt: skip
 
 MIRROR = {"both": "both", "in": "out", "out": "in"}  # a link's direction seen from its other end
 
@@ -34,6 +45,7 @@ class Hello:
     direction: str  # of this link, seen from the speaker: "both", "in" or "out"
     two_hop: bool
     clock: int = 0  # its unix time; `hushgrad doctor` compares clocks
+    heartbeat: int = 0  # milliseconds between its signs of life
 
     @property
     def ends(self) -> Ends:
@@ -82,7 +94,7 @@ def encode_row(row: Row) -> bytes:
     return json.dumps(row_document(row)).encode()
 
 
-def decode_row(body: bytes | memoryview) -> Row:
+def decode_row(body: bytes | memoryview, n_agents: int) -> Row:
     """A ROW as it came, its types checked."""
     said = _object(body, "ROW")
     links: Json = said.get("links")
@@ -90,21 +102,22 @@ def decode_row(body: bytes | memoryview) -> Row:
         set(said) == {"own", "links"}
         and _is_weight(said["own"])
         and type(links) is list
-        and all(map(_is_link, links))
+        and all(_is_link(link, n_agents) for link in links)
     )
     if not holds:
         raise WireError("a ROW holds its own weight and [number, weight, name] of every link")
     return read_row(said)
 
 
-def _is_link(value: Json) -> bool:
+def _is_link(value: Json, n_agents: int) -> bool:
     return (
         type(value) is list
         and len(value) == 3
         and type(value[0]) is int
-        and value[0] >= 0
+        and 0 <= value[0] < n_agents
         and _is_weight(value[1])
         and type(value[2]) is str
+        and is_name(value[2])
     )
 
 
@@ -117,13 +130,13 @@ def encode_reject(reason: str, text: str) -> bytes:
 
 
 def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
-    """(reason, text), printable whatever was sent."""
+    """(reason, text), known and printable whatever was sent."""
     said = _object(body, "REJECT")
-    reason, text = (
-        "".join(c for c in str(said.get(name, ""))[:1000] if c.isprintable())
-        for name in ("reason", "text")
+    reason, text = str(said.get("reason")), str(said.get("text", ""))[:1000]
+    return (
+        reason if reason in REASONS else "other",
+        "".join(c for c in text if c.isprintable()),
     )
-    return reason, text
 
 
 def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
@@ -144,6 +157,7 @@ def public_parts(run: RunConfig) -> dict[str, str]:
     return {
         "run": run.id,
         "algorithm": describe(run.algorithm),
+        "draws": _draws(run),
         **{
             name: repr(getattr(run, name))
             for name in (
@@ -152,6 +166,17 @@ def public_parts(run: RunConfig) -> dict[str, str]:
             )
         },
     }  # fmt: skip
+
+
+def _draws(run: RunConfig) -> str:
+    """Whether by a secret or by a seed, which must be everyone's: masks and coins come of it. Coins
+    are public, so they tell seeds apart.
+    """
+    if run.seed is None:
+        return "secret"
+    at = np.arange(4, dtype=np.uint32)
+    coins = SeededDraws(trial_keys(run.seed, [0]), 0).uniforms(Stream.COIN, at, at)
+    return f"seeded, with coins {sha256(coins.tobytes()).hexdigest()[:8]}"
 
 
 def describe(value: Any) -> str:

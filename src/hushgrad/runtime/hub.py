@@ -11,12 +11,13 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hushgrad.errors import AgentError, MaskError, PeerLostError, WireError
+from hushgrad.errors import AgentError, DiameterError, MaskError, PeerLostError, WireError
 from hushgrad.runtime import wire
 from hushgrad.runtime.hello import (
+    OTHER_END,
     Hello,
     decode_hello,
     decode_reject,
@@ -25,7 +26,8 @@ from hushgrad.runtime.hello import (
     encode_row,
 )
 from hushgrad.runtime.link import Link
-from hushgrad.runtime.pledges import Pair, Pledges
+from hushgrad.runtime.pledges import Entry, Pledges, decode_entries, encode_entries
+from hushgrad.runtime.reach import Reach
 from hushgrad.runtime.session import Peer, Session
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.transport import HANDSHAKE, Transport, refusal
@@ -37,6 +39,8 @@ log = logging.getLogger("hushgrad.agent")
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0  # seconds between attempts to dial, doubling
 COURTESY = 0.2  # seconds: both may have each other's address, and one connection is enough
 SILENCE = 3.0  # heartbeats without a byte until a connection counts as dead
+LINGER = 2.0  # seconds: a neighbour that starts now should learn why the run is over
+_FOR_ALL = (MaskError, DiameterError)
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 _HEARTBEAT = wire.encode(Kind.HEARTBEAT)
 
@@ -53,15 +57,21 @@ class Hub:
         heartbeat: float,
         max_wait: float,
         dim: int,
+        n_agents: int,
+        diameter: int | None,
         stop_bytes: int,
         stats: Stats,
         pledges: Pledges,
     ):
+        """`diameter` None: agents do not stop by a tolerance."""
         self.loop = asyncio.get_running_loop()
-        self.longest = wire.limits(dim, stop_bytes, n_pledges=pledges.most)
-        self._pledges = pledges
+        self._n_agents, self.pledges = n_agents, pledges
+        self.reach = Reach(session.card.number, n_agents, diameter)
+        self.longest = wire.limits(dim, stop_bytes, n_pledges=pledges.most + self.reach.most)
+        # who reads has at most two rounds and one frame of each other kind on their way
+        self.most_unsent = 2 * self.longest[Kind.DATA] + sum(self.longest.values())
         self.session, self._transport, self._stats = session, transport, stats
-        self._dialled, self._heartbeat, self._max_wait = tuple(dialled), heartbeat, max_wait
+        self._dialled, self.heartbeat, self._max_wait = tuple(dialled), heartbeat, max_wait
         self._links: dict[int, Link] = {}  # the open one of each peer
         self._all: set[Link] = set()
         self._by_name = {peer.name: peer for peer in session.peers.values()}
@@ -69,7 +79,9 @@ class Hub:
         self._objection: dict[int, str] = {}  # what a peer last said or did wrong
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: asyncio.Future[None] | None = None
-        self.failure: AgentError | None = None
+        self.failure: Exception | None = None
+        self._untold: set[int] = set()  # peers that do not know of a failure that ends it for all
+        self.complete: Callable[[], None] = self.wake  # when all messages of a round are here
         self.row: Row | None = None  # this agent's weights, once known
         self.rows: dict[int, Row] = {}
         self._waits_since = self.loop.time()
@@ -85,9 +97,17 @@ class Hub:
         jobs = [self._watch(), self._transport.serve(lambda: Link(self), self.turn_away)]
         jobs += [self._dial(self.session.peers[j]) for j in self._dialled]
         self._tasks = [self.loop.create_task(job) for job in jobs]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without its watch or its ears an agent could wait for ever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(AgentError(f"this agent can no longer serve its links: {error!r}."))
 
     async def close(self) -> None:
         """End all connections, after what was written is out."""
+        await self._tell_the_absent()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -100,11 +120,25 @@ class Hub:
         for link in list(self._all):
             link.abort("left")
 
+    async def _tell_the_absent(self) -> None:
+        """Stay a little for neighbours that have not heard why the run is over."""
+        try:
+            async with asyncio.timeout(LINGER):
+                while self._untold:
+                    self._changed = self.loop.create_future()
+                    await self._changed
+        except TimeoutError:
+            log.debug("left without having told everyone")
+
     async def change(self) -> None:
         """Wait until something came that an agent may have waited for; raises what failed."""
         if self.failure is None:
             self._changed = self.loop.create_future()
             await self._changed
+        self.check()
+
+    def check(self) -> None:
+        """Raise what failed."""
         if self.failure is not None:
             raise self.failure
 
@@ -112,27 +146,41 @@ class Hub:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
-    def fail(self, error: AgentError) -> None:
-        """The run cannot go on."""
-        self.failure = self.failure or error
+    def fail(self, error: Exception) -> None:
+        """The run cannot go on; if for nobody, all neighbours are to know."""
+        if self.failure is None:
+            self.failure = error
+            if isinstance(error, _FOR_ALL):
+                self._untold = set(self.session.peers) - set(self._links)
+                for j in tuple(self._links):
+                    self._tell_failure(j)
         self.wake()
+
+    def _tell_failure(self, j: int) -> None:
+        """Say that agents would not stop together; of masks, the pledges themselves have told."""
+        if isinstance(self.failure, DiameterError):
+            body = encode_reject(OTHER_END, str(self.failure))
+            self._links[j].send(wire.encode(Kind.REJECT, body))
+        self._untold.discard(j)
 
     # ---- sending
 
     def commit(self, round_: int, frames: Mapping[int, bytes], sizes: tuple[int, ...]) -> None:
         """Send a round that is in the journal."""
         self.refuse_all(self.session.commit(round_, frames, sizes))
+        self._check_reach()
         self.send_round()
 
     def send_round(self) -> None:
         """The present round to everyone who is here; the others get it when they come."""
+        self.check()
         self._waits_since = self.loop.time()
         for j, link in tuple(self._links.items()):
             link.send(self.session.frame(j))
             self._stats.sent[self.session.peers[j].name] += 1
 
     def broadcast(self, frame: bytes) -> None:
-        for link in self._links.values():
+        for link in tuple(self._links.values()):
             link.send(frame)
 
     def tell_row(self, row: Row) -> None:
@@ -145,9 +193,9 @@ class Hub:
         if self.row is not None and not self.session.peers[j].two_hop:
             self._links[j].send(wire.encode(Kind.ROW, encode_row(self.row)))
 
-    def _tell_on(self, pairs: Iterable[Pair], heard_from: Link | None = None) -> None:
-        frame = wire.encode(Kind.PLEDGE, self._pledges.encode(pairs))
-        for link in self._links.values():
+    def _tell_on(self, news: Iterable[Entry], heard_from: Link) -> None:
+        frame = wire.encode(Kind.PLEDGE, encode_entries(news))
+        for link in tuple(self._links.values()):
             if link is not heard_from:
                 link.send(frame)
 
@@ -187,7 +235,7 @@ class Hub:
             self._acknowledge(link, peer)
             self.wake()
         elif frame.kind is Kind.ROW:
-            self.rows[peer.number] = decode_row(frame.body)
+            self.rows[peer.number] = decode_row(frame.body, self._n_agents)
             self.wake()
         elif frame.kind is Kind.PLEDGE:
             self._learn(link, peer, frame)
@@ -195,14 +243,12 @@ class Hub:
             raise WireError(f"{peer.name} said HELLO twice", "order")
 
     def _learn(self, link: Link, peer: Peer, frame: Frame) -> None:
-        """Tell on what is news; if two pledges contradict each other, both, and end."""
-        try:
-            news = self._pledges.learn(frame.body, peer.name)
-        except MaskError:
-            self._tell_on(self._pledges.contradictions)
-            raise
+        """Tell on what is news, and nothing else: agents would echo each other without end."""
+        told = decode_entries(frame.body)
+        news = self.pledges.learn(told, peer.name) + self.reach.learn(told)
         if news:
             self._tell_on(news, link)
+            self.pledges.check()
 
     def _accept(self, link: Link, peer: Peer, frame: Frame) -> None:
         """Rounds follow each other on a connection, from the one that this agent's HELLO needs."""
@@ -221,7 +267,14 @@ class Hub:
         if frame.round == self.session.wanted:
             self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
         if self.session.is_complete:
-            self.wake()
+            self._check_reach()  # again, since the agent may have been started in this round
+            self.complete()
+
+    def _check_reach(self) -> None:
+        if self.session.round == self.reach.diameter:
+            error = self.reach.objection()
+            if error is not None:
+                self.fail(error)
 
     def _helped(self, link: Link, peer: Peer) -> None:
         link.has_helped = True
@@ -239,15 +292,24 @@ class Hub:
             del self._links[peer.number]
             old.abort("replaced")
         link.is_open = True
+        # who is allowed to be silent for longer than this agent would be is not dead
+        link.heartbeat = max(self.heartbeat, min(hello.heartbeat / 1000, self._max_wait))
+        if old is None:
+            link.away = self.loop.time() - self._absent_since[peer.number]
+        else:
+            link.away = 0.0 if old.has_helped else old.away
         self._links[peer.number] = link
         self._stats.connected[peer.name] = True
         self._stats.resent += len(backlog)
         log.info("connected to %s", peer.name, extra={"event": "connected", "peer": peer.name})
         self._send_row(peer.number)
-        if self._pledges.known:
-            link.send(wire.encode(Kind.PLEDGE, self._pledges.encode()))
-        for unsent in backlog:
-            link.send(unsent)
+        if told := self.pledges.entries() + self.reach.entries():
+            link.send(wire.encode(Kind.PLEDGE, encode_entries(told)))
+        if self.failure is None:
+            for unsent in backlog:
+                link.send(unsent)
+        elif self._untold:
+            self._tell_failure(peer.number)
         link.has_acknowledged = self.session.has_finished and peer.has_finished
         self.wake()
 
@@ -256,7 +318,7 @@ class Hub:
         if old is None or old.peer is None or old.peer.life != hello.life:
             return False
         is_smaller = self.session.card.number < old.peer.number
-        is_alive = link.made - old.heard < self._heartbeat
+        is_alive = link.made - old.heard < old.heartbeat
         return is_alive and old.is_dialled == is_smaller != link.is_dialled
 
     def _acknowledge(self, link: Link, peer: Peer) -> None:
@@ -273,6 +335,7 @@ class Hub:
             extra={"event": "refused", "peer": peer.name, "reason": reason},
         )  # fmt: skip
         link.abort(f"refused ({reason})")
+        self._fail_to_end(reason, f"{text.partition(' (told by ')[0]} (told by {peer.name})")
 
     def refuse(self, link: Link, error: WireError) -> None:
         """End a connection that breaks a rule, and say which."""
@@ -284,6 +347,13 @@ class Hub:
         link.is_refused = True
         link.send(wire.encode(Kind.REJECT, encode_reject(error.reason, text)))
         link.close(f"refused ({error.reason})")
+        if self.session.round >= 0:
+            self._fail_to_end(error.reason, text)
+
+    def _fail_to_end(self, reason: str, text: str) -> None:
+        """If agents do not end in the same round, nobody may say that all have converged."""
+        if reason == OTHER_END and self.reach.diameter is not None:
+            self.fail(DiameterError(text))
 
     def refuse_all(self, misfits: Iterable[tuple[Peer, WireError]]) -> None:
         for peer, error in misfits:
@@ -304,8 +374,9 @@ class Hub:
         if peer is None or self._links.get(peer.number) is not link:
             return
         del self._links[peer.number]
-        if link.has_helped or not link.is_refused:  # who only comes to be refused is not here
-            self._absent_since[peer.number] = self.loop.time()
+        # who comes and goes without having brought what is waited for was not here
+        is_welcome = link.has_helped or peer.number not in self.missing()
+        self._absent_since[peer.number] = self.loop.time() - (0.0 if is_welcome else link.away)
         self._stats.connected[peer.name] = False
         self._stats.reconnects[peer.name, link.reason] += 1
         log.info(
@@ -357,13 +428,13 @@ class Hub:
     async def _watch(self) -> None:
         """Heartbeats, dead connections, lost peers."""
         while True:
-            await asyncio.sleep(self._heartbeat / 2)
+            await asyncio.sleep(self.heartbeat / 2)
             now = self.loop.time()
             for link in list(self._all):
-                is_silent = now - link.heard > SILENCE * self._heartbeat
+                is_silent = now - link.heard > SILENCE * link.heartbeat
                 if is_silent if link.is_open else now - link.made > HANDSHAKE:
                     link.abort("silent")
-                elif link.is_open and now - link.spoke > self._heartbeat / 2:
+                elif link.is_open and now - link.spoke > self.heartbeat / 2:
                     link.send(_HEARTBEAT)
             self._check_absence(now)
 

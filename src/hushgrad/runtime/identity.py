@@ -86,9 +86,13 @@ class Identity:
         return self.certificate.name
 
 
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """The name, if it can be an agent's."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise IdentityError(
             f"an agent's name has 1 to 63 characters a-z, 0-9 and -, with a letter or digit at "
             f"both ends and no -- in the third place, but it is {name!r}. Try "
@@ -228,7 +232,7 @@ def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     if len(list(names)) != 1 or not isinstance(only := next(iter(names)), x509.DNSName):
         raise ValueError("it does not have exactly one DNS name")
-    if not _NAME.fullmatch(only.value):
+    if not is_name(only.value):
         raise ValueError(f"its name {only.value!r} cannot be an agent's")
     mask_key = extensions.get_extension_for_oid(MASK_KEY_OID).value
     raw = mask_key.value if isinstance(mask_key, x509.UnrecognizedExtension) else b""

@@ -4,6 +4,7 @@
     secret      32 random bytes (0600), minted with the directory
     starts      how often it was opened: the incarnation
     links.json  what the neighbours said of their links, once all have
+    begun       there once the first round is in the journal, before it is sent
     lock        held by the one process that may write
     slot-0, -1  the journal: the step of iteration k in slot k mod 2
 
@@ -25,20 +26,20 @@ import os
 import secrets
 import struct
 import time
-import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import StateError
+from hushgrad.runtime.digest import DIGEST, digest, joint_digest
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
-FORMAT = 1
+FORMAT = 2
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64]]
@@ -46,53 +47,62 @@ type Facts = dict[str, Any]  # what JSON can hold
 
 # A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
 # checksum covers all that follows it and, through the one before, all that precedes.
-_MAGIC = b"jrnl"
+_MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQ")
-_CHECKED = 8  # where the checked part begins
+_IN_HEAD = ("k", "round")
+_PADDING = [bytes(-n % 8) for n in range(8)]
+_CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
+NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
 _SMALL = 65_536  # bytes that are copied into one piece rather than written as several
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """What was written together."""
 
     facts: Mapping[str, Any]  # `k`, `round`, and what else JSON can hold
-    arrays: Arrays = field(default_factory=dict[str, NDArray[np.float64]])
+    arrays: Arrays = MappingProxyType({})
     blob: bytes = b""
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(facts: tuple[tuple[str, Any], ...], shapes: tuple[Any, ...]) -> bytes:
+def _layout(
+    facts: tuple[tuple[str, Any], ...], names: tuple[str, ...], shapes: tuple[Any, ...]
+) -> bytes:
     """Which facts and arrays a section has: in most rounds the same as in others."""
-    text = json.dumps([dict(facts), shapes]).encode()
+    arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
+    text = json.dumps([dict(facts), arrays]).encode()
     return text + b" " * (-len(text) % 8)
 
 
-def encode_section(section: Section, checksum: int) -> tuple[list[Any], int]:
+def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
-    values = [np.ascontiguousarray(a, _FLOAT) for a in section.arrays.values()]
-    shapes = tuple((name, *a.shape) for name, a in zip(section.arrays, values, strict=True))
-    rest = dict(section.facts)
-    k, round_ = rest.pop("k"), rest.pop("round")
-    layout = _layout(tuple(rest.items()), shapes)
+    facts, arrays, blob = section
+    values = [np.ascontiguousarray(a, _FLOAT) for a in arrays.values()]
+    layout = _layout(
+        tuple([fact for fact in facts.items() if fact[0] not in _IN_HEAD]),
+        tuple(arrays),
+        tuple([a.shape for a in values]),
+    )
     n_arrays = sum([a.nbytes for a in values])
-    head = _HEAD.pack(k, round_, len(layout), len(section.blob), n_arrays)
-    first = b"".join((head, layout, section.blob, bytes(-len(section.blob) % 8)))
+    head = _HEAD.pack(facts["k"], facts["round"], len(layout), len(blob), n_arrays)
+    first = [head, layout, blob, _PADDING[len(blob) % 8]]
     if n_arrays <= _SMALL:
-        first, values = b"".join([first, *values]), []
-    for piece in (first, *values):
-        checksum = zlib.crc32(piece, checksum)
-    return [b"".join((_MAGIC, checksum.to_bytes(4, "little"), first)), *values], checksum
+        first += values
+        values = []
+    checked = b"".join(first)
+    checksum = joint_digest(checksum, checked, *values) if values else digest(checksum + checked)
+    return [b"".join((_MAGIC, checksum, checked)), *values], checksum
 
 
-def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
+def decode_sections(content: bytes) -> tuple[list[Section], int, bytes]:
     """The sections of a slot up to the first that is torn, where they end, their checksum."""
     sections: list[Section] = []
-    place, checksum = 0, 0  # of what is whole
+    place, checksum = 0, NOTHING  # of what is whole
     whole = memoryview(content)
     while place + _CHECKED + _HEAD.size <= len(content):
-        magic, stated = content[place : place + 4], content[place + 4 : place + _CHECKED]
+        tag = place + len(_MAGIC)
+        magic, stated = content[place:tag], content[tag : place + _CHECKED]
         k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(content, place + _CHECKED)
         layout = place + _CHECKED + _HEAD.size
         blob = layout + n_layout
@@ -100,8 +110,8 @@ def decode_sections(content: bytes) -> tuple[list[Section], int, int]:
         end = arrays + n_arrays
         if magic != _MAGIC or end > len(content):
             break
-        found = zlib.crc32(whole[place + _CHECKED : end], checksum)
-        if found.to_bytes(4, "little") != stated:
+        found = joint_digest(checksum, whole[place + _CHECKED : end])
+        if found != stated:
             break
         facts, shapes = json.loads(content[layout:blob])
         sections.append(
@@ -152,6 +162,7 @@ class StateDirectory:
             self._adopt({"format": FORMAT, "run": run, "agent": agent})
             self.incarnation = self._count_start()
             self.secret = self._read_secret()
+            self._begun = path / "begun"
             self._slots = [_Slot(path / f"slot-{n}", sync=self._sync) for n in (0, 1)]
         except BaseException:
             os.close(self._lock)
@@ -167,7 +178,7 @@ class StateDirectory:
                 )
             _write(self.path / "secret", secrets.token_bytes(SECRET), mode=0o600)
             _write(label, json.dumps(belongs, indent=2).encode() + b"\n")
-        found = json.loads(label.read_text())
+        found = _read_json(label)
         if found != belongs:
             raise StateError(
                 f"the state directory '{self.path}' belongs to agent {found.get('agent')!r} in run "
@@ -178,7 +189,7 @@ class StateDirectory:
 
     def _count_start(self) -> int:
         file = self.path / "starts"
-        number = int(file.read_text()) + 1 if file.exists() else 1
+        number = _read_json(file) + 1 if file.exists() else 1
         _write(file, b"%d\n" % number)
         return number
 
@@ -196,7 +207,7 @@ class StateDirectory:
     def links(self) -> Facts | None:
         """What neighbours said of their links, if it was stored."""
         file = self.path / "links.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        return _read_json(file) if file.exists() else None
 
     def store_links(self, links: Facts) -> None:
         _write(self.path / "links.json", json.dumps(links).encode())
@@ -210,11 +221,19 @@ class StateDirectory:
             sections = slot.read()
             if sections:
                 steps[sections[0].facts["k"]] = sections
+        if not steps and self._begun.exists():
+            raise StateError(
+                f"the journal in '{self.path}' cannot be read, but its run had begun. To begin "
+                "again would send other messages for rounds that neighbours hold. Restore the "
+                "newest state, or start a new run with a new id and directory."
+            )
         return steps
 
     def begin(self, k: int, section: Section) -> None:
         """Write the first section of step k over those of step k − 2."""
         self._slots[k % 2].write(section, afresh=True)
+        if k == 0:
+            _write(self._begun, b"")
 
     def append(self, k: int, section: Section) -> None:
         """One more section of step k."""
@@ -251,7 +270,7 @@ class _Slot:
             raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
         if sync:
             _sync_directory(path.parent)
-        self._end, self._checksum = 0, 0
+        self._end, self._checksum = 0, NOTHING
 
     def read(self) -> list[Section]:
         """What is whole; the next section goes behind it."""
@@ -259,7 +278,7 @@ class _Slot:
         return sections
 
     def write(self, section: Section, *, afresh: bool) -> None:
-        place, checksum = (0, 0) if afresh else (self._end, self._checksum)
+        place, checksum = (0, NOTHING) if afresh else (self._end, self._checksum)
         pieces, checksum = encode_section(section, checksum)
         try:
             end = self._write_all(pieces, place)
@@ -274,15 +293,31 @@ class _Slot:
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
         """Write bytes and arrays from a place on; gives where they end."""
-        for piece in pieces:
-            rest = memoryview(piece).cast("B")
+        if len(pieces) == 1:
+            total = len(pieces[0])
+            count = os.pwrite(self._file, pieces[0], place)
+        else:
+            total = sum([memoryview(piece).nbytes for piece in pieces])
+            count = os.pwritev(self._file, pieces, place)
+        if count < total:  # a disk that fills up; if nothing fits any more, that is an error
+            rest = memoryview(b"".join(pieces))[count:]
             while rest:
-                count = os.pwrite(self._file, rest, place)
-                place, rest = place + count, rest[count:]
-        return place
+                more = os.pwrite(self._file, rest, place + count)
+                count, rest = count + more, rest[more:]
+        return place + total
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise StateError(
+            f"'{path}' is damaged: {error}. Restore the newest state, or start a new run with a "
+            "new id and directory."
+        ) from error
 
 
 def _write(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, cast
 
 from hushgrad.errors import AgentError, IdentityError, WireError
@@ -11,6 +12,8 @@ from hushgrad.runtime.wire import Parser
 
 if TYPE_CHECKING:
     from hushgrad.runtime.hub import Hub
+
+log = logging.getLogger("hushgrad.agent")
 
 
 class Link(asyncio.BufferedProtocol):
@@ -26,6 +29,8 @@ class Link(asyncio.BufferedProtocol):
         self.is_refused = False  # by this end or the other
         self.has_helped = False  # it brought something new
         self.has_acknowledged = False  # the peer's FIN
+        self.heartbeat = hub.heartbeat  # seconds: the longer of both ends
+        self.away = 0.0  # seconds that the peer was absent before
         self.due = 0  # the round that comes next on this connection
         self.closed: asyncio.Future[None] = hub.loop.create_future()
         self.reason = "closed by the peer"
@@ -54,6 +59,9 @@ class Link(asyncio.BufferedProtocol):
             self._hub.refuse(self, error)
         except AgentError as error:
             self._hub.fail(error)
+        except Exception as error:  # a connection whose frames are lost must not stay open
+            log.exception("a frame could not be taken", extra={"event": "defect"})
+            self._hub.refuse(self, WireError(f"a frame could not be taken: {error!r}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc
@@ -68,6 +76,8 @@ class Link(asyncio.BufferedProtocol):
         if not self.is_closed:
             self.spoke = self._hub.loop.time()
             self._transport.write(frame)
+            if getattr(self._transport, "unsent", 0) > self._hub.most_unsent:
+                self.abort("does not read")
 
     def close(self, reason: str) -> None:
         """Send what was written, then end."""

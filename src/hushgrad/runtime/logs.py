@@ -9,9 +9,12 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TextIO
 
 from hushgrad.runtime.config import LogConfig
+
+PAUSE = 1.0  # seconds between two lines of one kind
 
 # What every record has; the rest was given with `extra=`.
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "event"}
@@ -20,6 +23,7 @@ _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "e
 def start_logging(config: LogConfig, stream: TextIO | None = None) -> logging.Handler:
     """Let the loggers below `hushgrad` speak; returns what `stop_logging` takes."""
     handler = logging.StreamHandler(stream or sys.stderr)
+    handler.addFilter(Sparing())
     handler.setFormatter(JsonLines() if config.format == "json" else TextLines())
     logger = logging.getLogger("hushgrad")
     logger.addHandler(handler)
@@ -43,6 +47,30 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 def _time(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
+
+
+class Sparing(logging.Filter):
+    """Of lines that say the same of the same peer, one a second: whoever can make an agent speak
+    must not fill the disk that its journal needs. The next line says how many were left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[Any, ...], tuple[float, int]] = {}  # when, and how many since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        event = getattr(record, "event", None)
+        if event is None:
+            return True
+        kind = event, getattr(record, "peer", None), getattr(record, "reason", None)
+        when, left_out = self._last.get(kind, (-inf, 0))
+        if record.created - when < PAUSE:
+            self._last[kind] = when, left_out + 1
+            return False
+        self._last[kind] = record.created, 0
+        if left_out:
+            record.left_out = left_out
+        return True
 
 
 class JsonLines(logging.Formatter):

@@ -6,25 +6,38 @@ With the run's name it gives the key of their share: another run, another share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
-from hushgrad.errors import ConfigError
+from hushgrad.errors import ConfigError, MaskError, StateError
 from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
 from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.identity import load_certificate, load_identity, shared_secret
-from hushgrad.runtime.pledges import PLEDGE, Pledges
+from hushgrad.runtime.pledges import OWN, PLEDGE, Pledges
+from hushgrad.runtime.result import replace_file
 from hushgrad.runtime.secret import WORDS, as_uniforms, derive, keystream
+
+MASKS = "masks.json"  # the pledges with which a run began, in the state directory
 
 
 def masked(config: AgentConfig, gradient: Callable[[Floats], Any]) -> Callable[[Floats], Any]:
     """The gradient of the masked objective; the gradient itself where nothing is masked."""
     mask = mask_of(config)
-    return gradient if mask is None else mask.over(gradient)
+    if mask is None:
+        return gradient
+
+    def of_masked(x: Floats) -> Floats:
+        g = gradient(x)  # an objective's gradient is the caller's to change
+        g += mask.gradient(x)
+        return g
+
+    return of_masked
 
 
 def mask_of(config: AgentConfig) -> Mask | None:
@@ -47,7 +60,9 @@ def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
 
 
 def pledges_of(config: AgentConfig) -> Pledges:
-    """This agent's pledges, one for each partner; none where nothing is masked, or by the seed."""
+    """This agent's pledges, one for each partner; none where nothing is masked, or by the seed,
+    which all agents compare when they meet.
+    """
     run, masks = config.run, _masks(config.run)
     if masks is None or run.seed is not None:
         return Pledges({}, run.n_agents, lambda _: ())
@@ -63,6 +78,42 @@ def pledges_of(config: AgentConfig) -> Pledges:
         for j in partners(config.number)
     }
     return Pledges(own, run.n_agents, partners)
+
+
+def begun_with(file: Path, pledges: Pledges) -> dict[str, str]:
+    """The own pledges with which a run began: these, if it begins now."""
+    own = _own(pledges)
+    if not file.exists():
+        if not own:
+            return own
+        try:
+            replace_file(file, lambda part: part.write(json.dumps(own).encode()))
+        except OSError as error:
+            raise StateError(f"'{file}' cannot be written: {error.strerror}.") from error
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise StateError(f"'{file}' cannot be read: {error}. Restore it.") from error
+
+
+def _own(pledges: Pledges) -> dict[str, str]:
+    return {
+        f"agents {low} and {high}": pledge.hex()
+        for (low, high), held in pledges.known.items()
+        for pledge, source in held.items()
+        if source == OWN
+    }
+
+
+def check_begun(began: Mapping[str, str], pledges: Pledges) -> None:
+    """Refuse to go on with other masks: those of the first rounds would never be taken off."""
+    own = _own(pledges)
+    others = [pair for pair in {**began, **own} if began.get(pair) != own.get(pair)]
+    if others:
+        raise MaskError(
+            f"the run began with other masks of {', '.join(others)} than it would go on with: a "
+            "key or a certificate was exchanged since. Put back the old one, or start a new run."
+        )
 
 
 def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:

@@ -13,10 +13,10 @@ An intercept is a last column of ones, which is not penalised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from sys import getrefcount
 from typing import Any, Literal
 
 import numpy as np
@@ -26,11 +26,14 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.problems import losses
 from hushgrad.runtime.datafile import Block, read_columns
 from hushgrad.runtime.owndata import read_data
+from hushgrad.runtime.wire import is_finite
 from hushgrad.tables.places import Source
 from hushgrad.tables.references import load
 
 type Kind = Literal["least_squares", "ridge", "logistic", "rendezvous", "function"]
 type Vector = NDArray[np.float64]  # (d,)
+_FLOAT = np.dtype(np.float64)
+
 type Gradient = Callable[[Vector], Vector]
 
 
@@ -173,14 +176,11 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
     data = None if spec.file is None else read_data(spec.file)
 
     def called(theta: Any, data: Any) -> Any:
-        try:
-            return function(theta) if spec.file is None else function(theta, data)
-        except Exception as error:  # the user's code may raise anything
-            said = f"raised {type(error).__name__}: {error}"
-            raise ProblemError(f"the function {spec.function} {said}.") from error
+        return function(theta) if spec.file is None else function(theta, data)
 
     if not spec.jax:
-        return _checked(dim, lambda theta: called(theta, data), spec.function)
+        with_data = function if spec.file is None else lambda theta: function(theta, data)
+        return _checked(dim, with_data, spec.function)
     from hushgrad.problems import autodiff
 
     is_loss = autodiff.output_shape(called, dim, data)[0] == ()
@@ -196,14 +196,21 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
     def gradient(theta: Vector) -> Vector:
         theta = theta.view()
         theta.flags.writeable = False  # it is the agent's state
-        g = np.array(function(theta), np.float64)  # a copy: the function may reuse its own
+        try:
+            g = function(theta)
+        except Exception as error:  # the user's code may raise anything
+            said = f"raised {type(error).__name__}: {error}"
+            raise ProblemError(f"{describe} {said}.") from error
+        # a copy, if anyone else holds it: the function may use its own again
+        is_own = type(g) is np.ndarray and g.base is None and getrefcount(g) == 2
+        if not is_own or g.dtype != _FLOAT:
+            g = np.array(g, _FLOAT)
         if g.shape != (dim,):
             raise ProblemError(
                 f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
                 f"{g.shape}. Correct it, or dim in [run]."
             )
-        # one infinite or undefined entry shows in ‖g‖², which is cheaper to find out
-        if not math.isfinite(g.dot(g)) and not np.isfinite(g).all():
+        if not is_finite(g):
             n = int(np.argmax(~np.isfinite(g)))
             raise ProblemError(
                 f"a gradient is finite, but {describe} gives {g[n]} in entry {n} at "

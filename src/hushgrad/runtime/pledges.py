@@ -6,6 +6,9 @@ From the secret of its share each partner derives a pledge, 16 bytes that tell n
 share, and gives it to its neighbours, who tell on what is news to them. Whoever sees two pledges of
 one pair ends the run and names the pair. Pledges go before the messages of a round, so after as
 many rounds as the network has hops everyone has seen all.
+
+Only the two partners could prove a pledge, so anyone on the way can invent one and end the run; but
+it is kept from whom each came, and so the way back to its origin can be asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +21,22 @@ from hushgrad.errors import MaskError, WireError
 PLEDGE = 16  # bytes
 _ENTRY = struct.Struct(f"<QQ{PLEDGE}s")  # lower number, higher number, pledge
 ENTRY = _ENTRY.size
+OWN = "this agent itself"  # who told a pledge of its own
 
 type Pair = tuple[int, int]  # the lower number first
+type Entry = tuple[int, int, bytes]
+
+
+def encode_entries(entries: Iterable[Entry]) -> bytes:
+    """The body of a frame."""
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def decode_entries(body: bytes | memoryview) -> list[Entry]:
+    """What a frame tells: of two agents their pledge, of one its distance (reach.py)."""
+    if len(body) % ENTRY:
+        raise WireError(f"a PLEDGE holds entries of {ENTRY} bytes, but {len(body)} bytes came")
+    return list(_ENTRY.iter_unpack(body))
 
 
 class Pledges:
@@ -31,40 +48,40 @@ class Pledges:
         n_agents: int,
         partners: Callable[[int], tuple[int, ...]],
     ):
-        self.known = {pair: {pledge} for pair, pledge in own.items()}
+        # of every pair at most two pledges, and who told each first
+        self.known = {pair: {pledge: OWN} for pair, pledge in own.items()}
         self._n_agents, self._partners = n_agents, partners
         # two of every pair, if it comes to that; none where nothing is masked
         self.most = n_agents * len(partners(0)) if own else 0
 
-    def encode(self, pairs: Iterable[Pair] | None = None) -> bytes:
-        """The body of a frame with these pairs, or all."""
+    def entries(self, pairs: Iterable[Pair] | None = None) -> list[Entry]:
+        """What is known of these pairs, or of all."""
         chosen = self.known if pairs is None else pairs
-        return b"".join(
-            _ENTRY.pack(*pair, pledge) for pair in chosen for pledge in sorted(self.known[pair])
-        )
+        return [(*pair, pledge) for pair in chosen for pledge in self.known[pair]]
 
-    def learn(self, body: bytes | memoryview, source: str) -> list[Pair]:
-        """The pairs that a frame brings news of; MaskError where two pledges differ."""
-        if len(body) % ENTRY:
-            raise WireError(f"a PLEDGE holds entries of {ENTRY} bytes, but {len(body)} bytes came")
+    def learn(self, told: Iterable[Entry], source: str) -> list[Entry]:
+        """Take what a neighbour tells; gives what is news and is to be told on."""
         news: list[Pair] = []
-        for low, high, pledge in _ENTRY.iter_unpack(body):
+        for low, high, pledge in told:
+            if low == high:
+                continue
             if not low < high < self._n_agents or high not in self._partners(low):
                 raise WireError(f"agents {low} and {high} share no mask in this run")
-            held = self.known.setdefault((low, high), set())
+            held = self.known.setdefault((low, high), {})
             if pledge not in held and len(held) < 2:
-                held.add(pledge)
+                held[pledge] = source
                 news.append((low, high))
-        for low, high in self.contradictions:
-            raise MaskError(
-                f"the masks of agents {low} and {high} do not cancel: they hold different "
-                f"certificates of one another (heard of by {source}), and θ would be wrong. Let "
-                "both compare fingerprints (hushgrad key show), exchange certificates again, and "
-                "start a new run."
-            )
-        return news
+        return self.entries(news)
 
-    @property
-    def contradictions(self) -> list[Pair]:
-        """Pairs of which two pledges are here."""
-        return [pair for pair, pledges in self.known.items() if len(pledges) > 1]
+    def check(self) -> None:
+        """MaskError where two pledges of one pair are here."""
+        for (low, high), held in self.known.items():
+            if len(held) > 1:
+                one, other = held.values()
+                raise MaskError(
+                    f"the masks of agents {low} and {high} do not cancel, and θ would be wrong: "
+                    f"one pledge of theirs was told by {one}, another by {other}. Either the two "
+                    "hold different certificates of one another: let them compare fingerprints "
+                    "(hushgrad key show), exchange certificates again, and start a new run. Or "
+                    "someone has told a false pledge: ask from whom it came, agent by agent."
+                )

@@ -30,7 +30,7 @@ class Status(enum.StrEnum):
     CONVERGED = "converged"  # everyone was still, within the tolerance
     STOPPED = "stopped"  # asked to leave; can be resumed
     PEER_LOST = "peer lost"  # a neighbour stayed away; can be resumed
-    REFUSED = "refused"  # a stale copy, a replay that differs, masks that do not cancel
+    REFUSED = "refused"  # going on would send two things for one round, or end at a wrong θ
     DIVERGED = "diverged"  # the iterates left the finite numbers
     FAILED = "failed"  # anything else
 
@@ -141,11 +141,15 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that it is there whole or not at all, a power cut included."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
-    with partial.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:  # the disk is full, perhaps: leave nothing behind
+        partial.unlink(missing_ok=True)
+        raise
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hushgrad.errors import StaleCopyError, WireError
-from hushgrad.runtime.hello import MIRROR, Hello, differences
+from hushgrad.runtime.digest import digest
+from hushgrad.runtime.hello import MIRROR, OTHER_END, Hello, differences
 from hushgrad.runtime.weights import Ends
-from hushgrad.runtime.wire import Data, Frame, Kind, decode_data, digest, encode
+from hushgrad.runtime.wire import Data, Frame, Kind, decode_data, encode
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Card:
     number: int
     incarnation: int
     ends: Ends
+    heartbeat: float = 0.0  # seconds
     life: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -183,8 +185,10 @@ class Session:
         if self.round < 0 or frame.round != self.round + 1:
             raise WireError(
                 f"{peer.name} says that the run ended before round {frame.round}, but this agent "
-                f"has committed round {self.round}",
-                "other end",
+                f"has committed round {self.round}"
+                + ". The diameter in [run] must bound the hops between any two agents: correct it "
+                "in every file, and start a new run." * bool(self._stop_bytes),
+                OTHER_END,
             )
         peer.has_finished = True
         peer.knows_finished |= bool(frame.flags)
@@ -211,6 +215,7 @@ class Session:
             direction=peer.direction,
             two_hop=peer.two_hop,
             clock=int(time.time()),
+            heartbeat=int(1000 * self.card.heartbeat),
         )
 
     def is_outdated(self, peer: Peer, hello: Hello) -> bool:

@@ -18,9 +18,14 @@ from numpy.typing import NDArray
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
-from hushgrad.runtime.journal import Arrays, Section
+from hushgrad.runtime.journal import Section
 from hushgrad.runtime.wire import is_finite
 from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector
+
+
+def _is_asleep(asked: Round) -> bool:
+    """Whether links take turns in this round."""
+    return all(getattr(e, "over", None) is not None for e in exchanges(asked))
 
 
 class Steps:
@@ -71,9 +76,8 @@ class Steps:
     def _ask(self, asked: Round) -> None:
         self._asked = asked
         self.mail, self._own = self._view.outgoing(asked)
-        self.sizes = tuple(len(own) for own in self._own)
-        if self.mail or any(getattr(e, "over", None) is None for e in exchanges(asked)):
-            self.was_awake = True
+        self.sizes = tuple([len(own) for own in self._own])
+        self.was_awake = self.was_awake or bool(self.mail) or not _is_asleep(asked)
 
     def receive(self, box: Mapping[int, Payload]) -> bool:
         """The messages of this round; whether the step ended with it (then `go_on`, or not)."""
@@ -109,8 +113,8 @@ class Steps:
         head = {"k": self.k, "round": self.round, "is_final": True}
         return Section(head | facts, self._fields(), blob)
 
-    def _fields(self) -> Arrays:
-        return {name: np.asarray(value) for name, value in self.state._asdict().items()}
+    def _fields(self) -> dict[str, NDArray[np.float64]]:
+        return dict(zip(self.state._fields, self.state, strict=True))
 
     def record(self, facts: dict[str, Any], blob: bytes, *, is_first: bool = False) -> Section:
         """What the present round adds: gradients since the one before, and its sums or, in the
@@ -119,21 +123,21 @@ class Steps:
         if not is_first:
             arrays = {f"sum {e}": total for e, total in enumerate(self.sums)}
         else:
-            arrays = {"x0": self._x0} if self.k == 0 else dict(self._fields())
-        for n, g in enumerate(self.gradients):
-            arrays[f"gradient {n}"] = g
-        self.gradients = []
-        return Section({"k": self.k, "round": self.round} | facts, arrays, blob)
+            arrays = {"x0": self._x0} if self.k == 0 else self._fields()
+        if self.gradients:
+            for n, g in enumerate(self.gradients):
+                arrays[f"gradient {n}"] = g
+            self.gradients = []
+        return Section({"k": self.k, "round": self.round, **facts}, arrays, blob)
 
     def check(self) -> None:
         """Refuse numbers that no neighbour would take."""
-        for payload in self.mail.values():
-            for vector in payload:
-                if vector is not None and not is_finite(vector):
-                    raise DivergedError(
-                        f"iteration {self.k}: the numbers to be sent are not finite. Choose a "
-                        "smaller stepsize."
-                    )
+        for own in self._own:  # what remains is finite only if all that is sent is
+            if not is_finite(own):
+                raise DivergedError(
+                    f"iteration {self.k}: the numbers to be sent are not finite. Choose a smaller "
+                    "stepsize."
+                )
 
     def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
         """Rerun a step to its last written round; `check` sees every round with its section."""

@@ -26,6 +26,8 @@ class Stopping:
 
     def encode(self) -> bytes:
         """The bits as a message carries them, in whole 8 bytes."""
+        if not self._top:
+            return b""
         return self.bits.to_bytes(self.n_bytes, "little")
 
     def next(self, neighbours: Iterable[bytes], *, is_still: bool) -> bool:

@@ -27,7 +27,6 @@ from hushgrad.runtime.identity import (
 HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
 _MOST_STRANGERS = 64  # handshakes at a time: each costs a socket and some 50 kB
 _RECORD = 16_384  # the most bytes in a TLS record
-_READS = 64  # records in a row until others have their turn: a megabyte
 
 type NewProtocol = Callable[[], asyncio.BufferedProtocol]
 type Refused = Callable[[str, str], None]  # (reason to count by, what happened)
@@ -222,23 +221,33 @@ class _Connection(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait because the other end does not read."""
+        return sum(map(len, self._backlog))
+
     def _read(self) -> None:
+        """Fill the protocol's buffer record by record, while records are full: then more may be
+        here.
+        """
+        room = memoryview(self._protocol.get_buffer(-1))
+        size, filled, count = len(room), 0, _RECORD
+        failure, is_over = None, False
         try:
-            for _ in range(_READS):
-                room = self._protocol.get_buffer(-1)
-                count = self.socket.recv_into(room)
-                if not count:
-                    self._end(None)
-                    return
-                self._protocol.buffer_updated(count)
-                if self._is_closing or (count < _RECORD and not self.socket.pending()):
-                    break
-            else:  # others are waiting too
-                self._loop.call_soon(self._read_again)
+            while filled < size and count == _RECORD:
+                count = self.socket.recv_into(room[filled:])
+                is_over = not count
+                filled += count
         except ssl.SSLWantReadError:
             pass
         except OSError as error:
-            self._end(error)
+            failure, is_over = error, True
+        if filled:
+            self._protocol.buffer_updated(filled)
+        if is_over:
+            self._end(failure)
+        elif filled == size:  # what is left of a record wakes nobody; but others wait too
+            self._loop.call_soon(self._read_again)
 
     def _read_again(self) -> None:
         if not self._is_closing:

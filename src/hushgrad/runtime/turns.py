@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import ReplayError, StateError
 from hushgrad.runtime.config import RunConfig
+from hushgrad.runtime.digest import DIGEST, digest
 from hushgrad.runtime.journal import Section, StateDirectory
 from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
-from hushgrad.runtime.wire import DIGEST, Data, digest, encode_data
+from hushgrad.runtime.wire import Data, encode_data
 
 
 class Turns:
@@ -100,12 +102,13 @@ class Turns:
     def turn(self, box: Mapping[int, Data]) -> bool:
         """Consume the messages of the present round; whether an iteration ended with it."""
         steps = self.steps
-        before = steps.x
+        before = None if self._run.tolerance is None else steps.x
         has_ended = steps.receive({j: data.payload for j, data in box.items() if data.present})
-        if has_ended and steps.was_awake and self._run.tolerance is not None:
-            self._is_still = self._stands_still(before)
-        stop = (data.stop for data in box.values())
-        self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
+        if before is not None:
+            if has_ended and steps.was_awake:
+                self._is_still = self._stands_still(before)
+            stop = [data.stop for data in box.values()]
+            self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
         consumed = b"".join([box[j].digest for j in self._peers])
         if has_ended and (self._must_stop or steps.k == self._run.iterations):
             self._finish(consumed)
@@ -126,22 +129,23 @@ class Turns:
 
     def _encode(self) -> bytes:
         """Make the frames of the present round; gives the digests of all."""
-        stop = self._stopping.encode()
-        made: dict[tuple[int, ...], tuple[bytes, bytes]] = {}  # a Pull sends one to all
+        stop, mail, round_ = self._stopping.encode(), self.steps.mail, self.steps.round
         frames: dict[int, bytes] = {}
-        seen = b""
+        seen: list[bytes] = []
+        last: Any = None
+        frame = tag = b""
         for j in self._peers:
-            payload = self.steps.mail.get(j, ())
-            same = tuple(map(id, payload))
-            if same not in made:
-                frame = encode_data(self.steps.round, stop, payload)
-                made[same] = frame, digest(frame)
-            frames[j], tag = made[same]
-            seen += tag
-        self.round = self.steps.round
-        self.frames[self.round] = frames
-        self.frames.pop(self.round - 2, None)
-        return seen
+            payload = mail.get(j, ())
+            # a Pull sends one to all
+            if last is None or len(payload) != len(last) or any(map(is_not, payload, last)):
+                frame = encode_data(round_, stop, payload)
+                tag, last = digest(frame), payload
+            frames[j] = frame
+            seen.append(tag)
+        self.round = round_
+        self.frames[round_] = frames
+        self.frames.pop(round_ - 2, None)
+        return b"".join(seen)
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         steps = self.steps

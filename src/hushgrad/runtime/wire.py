@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from hushgrad.errors import WireError
+from hushgrad.runtime.digest import digest
 from hushgrad.runtime.pledges import ENTRY
 
 MAGIC = b"hush"
@@ -39,12 +39,6 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 
-# Digests are the polynomial hash of GCM under a key that everyone knows: it finds every accident at
-# a twentieth of SHA-256's cost. It is no commitment: a peer could make two messages with one
-# digest, and would gain nothing, since the second is not used.
-DIGEST = 16  # bytes
-_GHASH = AESGCM(b"hushgrad digests")
-_NONCE = bytes(12)
 _FLOAT = np.dtype("<f8")
 _FEW = 16  # numbers
 
@@ -78,11 +72,6 @@ class Frame(NamedTuple):
     @property
     def body(self) -> bytes | memoryview:
         return self.whole[HEADER.size :]
-
-
-def digest(frame: bytes | memoryview) -> bytes:
-    """What tells two messages of one round apart, of a whole frame."""
-    return _GHASH.encrypt(_NONCE, b"", frame)
 
 
 def encode(kind: Kind, body: bytes = b"", *, round_: int = 0, flags: int = 0) -> bytes:
@@ -123,6 +112,9 @@ class Data:
 
     def fit(self, sizes: tuple[int, ...]) -> None:
         """Cut the numbers into the exchanges that this round has, of these sizes."""
+        if self.present == len(sizes) == 1 and len(self.numbers) == sizes[0]:
+            self.payload = (self.numbers,)
+            return
         place = 0
         payload: list[NDArray[np.float64] | None] = []
         for e, size in enumerate(sizes):

@@ -8,7 +8,7 @@ rounding does not drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from hushgrad.simulate.view import Slots, View
 # One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
 _AHEAD = 256  # iterations
 _MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
+_BLOCK = 8_192  # numbers of a long vector that are worked on together: they stay in the cache
 
 type Vector = NDArray[np.float64]  # (d,)
 type Payload = tuple[
@@ -78,7 +79,8 @@ class OneAgent(View):
         self._known: dict[Links, Slots] = {}
         self._kept: dict[object, Any] = {}
         self._drawn: dict[object, tuple[int, NDArray[np.float64]]] = {}
-        self._columns: dict[tuple[type, str], list[tuple[int, float]]] = {}
+        self._numbers: dict[tuple[Stream, int, bool], tuple[int, Sequence[float]]] = {}
+        self._columns: dict[tuple[type, str, Links], Array] = {}
         self.bind(k)
 
     def bind(self, k: int) -> None:
@@ -119,9 +121,17 @@ class OneAgent(View):
         when = (np.arange(ahead) + start).astype(np.uint32)
         return self.local.draws.uniforms(stream, when, slots.ravel()).reshape(ahead, *slots.shape)
 
-    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
-        slots = self.kept((stream, slot), lambda: np.full((1, 1, 1), slot, np.uint32))
-        return self._drawn_ahead((stream, slot), stream, slots, once=once)
+    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Any:
+        """A plain number: to compute with it costs a tenth of what an array of one does."""
+        when = ONCE if once else self.counter
+        start, numbers = self._numbers.get((stream, slot, once), (0, ()))
+        if not start <= when < start + len(numbers):
+            ahead = 1 if once else _AHEAD
+            start = when - when % ahead
+            drawn = self._uniforms(stream, start, ahead, np.array([slot], np.uint32))
+            numbers = drawn.ravel().tolist()
+            self._numbers[stream, slot, once] = start, numbers
+        return numbers[when - start]
 
     def link_uniforms(
         self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
@@ -172,15 +182,15 @@ class OneAgent(View):
 
     def outgoing(self, asked: Round) -> tuple[dict[int, Payload], list[Vector]]:
         """What goes to each receiver, and for each exchange what stays here."""
+        if type(asked) is Push:
+            out, own = self._push(asked)
+            return {i: (message,) for i, message in out.items()}, [own]
         pushed = [
             self._pull(exchange) if isinstance(exchange, Pull) else self._push(exchange)
             for exchange in exchanges(asked)
         ]
-        if len(pushed) == 1:
-            ((out, own),) = pushed
-            return {i: (message,) for i, message in out.items()}, [own]
         receivers = sorted({i for out, _ in pushed for i in out})
-        mail = {i: tuple(out.get(i) for out, _ in pushed) for i in receivers}
+        mail = {i: tuple([out.get(i) for out, _ in pushed]) for i in receivers}
         return mail, [own for _, own in pushed]
 
     def incoming(
@@ -188,16 +198,19 @@ class OneAgent(View):
     ) -> tuple[Array, ...]:
         """The sums that a step gets back, in the order of the senders' numbers."""
         me = self.local.number
-        senders = sorted({*box, me})
+        senders = sorted((*box, me))
+        if type(asked) is Push:
+            return (_sum([own[0] if j == me else box[j][0] for j in senders])[None, :, None],)
         sums: list[Array] = []
         for e, exchange in enumerate(exchanges(asked)):
-            into = self._row(exchange.matrix) if isinstance(exchange, Pull) else None
-            parts: list[Vector] = []
-            for j in senders:
-                vector = own[e] if j == me else box[j][e]
-                if vector is not None:
-                    parts.append(vector if into is None or j == me else into[j] * vector)
-            sums.append(_sum(parts)[None, :, None])
+            parts = [own[e] if j == me else box[j][e] for j in senders]
+            if isinstance(exchange, Pull):
+                into = self._row(exchange.matrix)
+                parts = [
+                    vector if j == me or vector is None else into[j] * vector
+                    for j, vector in zip(senders, parts, strict=True)
+                ]
+            sums.append(_sum([vector for vector in parts if vector is not None])[None, :, None])
         return tuple(sums)
 
     def _pull(self, exchange: Pull) -> tuple[dict[int, Vector], Vector]:
@@ -216,42 +229,39 @@ class OneAgent(View):
         """({receiver: message}, own share) of what this agent weighs: columns add up to one, so
         the own share is what remains of the whole.
         """
-        out: dict[int, Vector] = {}
+        links = exchange.terms.links
+        receivers = self.local.receivers[links] if links is not Links.NONE else ()
         wholes: list[Vector] = []
+        blocks: list[tuple[Any, Vector | None]] = []  # weights and vector, or shares as they are
         for matrix, vector in exchange.terms.parts:
             if isinstance(matrix, Shares):
-                whole = vector[0][0, :, 0] + vector[1].sum(0)[:, 0]
-                rows = zip(self.local.receivers[matrix.links], vector[1][:, :, 0], strict=True)
-                messages = [(i, part.copy()) for i, part in rows]
+                shares = vector[1][:, :, 0]
+                wholes.append(vector[0][0, :, 0] + shares.sum(0))
+                blocks.append((shares, None))
             else:
-                u = vector[0, :, 0]
-                whole = u
-                messages = [(i, weight * u) for i, weight in self._column(matrix)]
-            wholes.append(whole)
-            for i, message in messages:
-                if i in out:
-                    message += out[i]
-                out[i] = message
-        own = _sum(wholes) - _sum(list(out.values())) if out else _sum(wholes)
-        if exchange.over is not None:
-            awake = np.asarray(exchange.over).ravel() > 0
-            receivers = self.local.receivers[exchange.terms.links]
-            asleep = {i for i, on in zip(receivers, awake, strict=True) if not on}
-            out = {i: message for i, message in out.items() if i not in asleep}
-        return out, own
+                whole = vector[0, :, 0]
+                wholes.append(whole)
+                if receivers and matrix.links is not Links.NONE:
+                    blocks.append((self._weights(matrix, links), whole))
+        if not blocks:
+            return {}, _sum(wholes)
+        messages, own = _divide(blocks, wholes)
+        if exchange.over is None:
+            return dict(zip(receivers, messages, strict=True)), own
+        awake = np.asarray(exchange.over).ravel() > 0
+        found = zip(receivers, messages, awake.tolist(), strict=True)
+        return {i: message for i, message, is_awake in found if is_awake}, own
 
-    def _column(self, matrix: Matrix) -> Iterable[tuple[int, float]]:
-        """(receiver, weight) of every link that a matrix uses."""
+    def _weights(self, matrix: Matrix, links: Links) -> Array:
+        """(receivers, 1) weights for those whom these links reach; 0 where the matrix does not."""
         if isinstance(matrix, Columns):
-            weights = matrix.out[:, 0, 0].tolist()
-            return zip(self.local.receivers[matrix.links], weights, strict=True)
-        if matrix.links is Links.NONE:
-            return ()
-        key = (type(matrix), _letter(matrix))
+            assert matrix.links is links
+            return matrix.out[:, :, 0]
+        key = (type(matrix), _letter(matrix), links)
         if key not in self._columns:
             out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
-            receivers = self.local.receivers[matrix.links]
-            self._columns[key] = [(i, factor * out[i]) for i in receivers]
+            weights = [factor * out.get(i, 0.0) for i in self.local.receivers[links]]
+            self._columns[key] = np.array(weights).reshape(-1, 1)
         return self._columns[key]
 
     def _row(self, matrix: Matrix) -> Mapping[int, float]:
@@ -273,7 +283,34 @@ def _letter(matrix: Matrix) -> str:
     return matrix.name
 
 
-def _sum(vectors: list[Vector]) -> Vector:
+def _divide(blocks: list[tuple[Any, Vector | None]], wholes: list[Vector]) -> tuple[Array, Vector]:
+    """Messages (receivers, d), the sum of the blocks, and what remains of the wholes (d,)."""
+    dim = len(wholes[0])
+    messages, own = np.empty((len(blocks[0][0]), dim)), np.empty(dim)
+    if dim <= _BLOCK:
+        _divide_piece(blocks, wholes, messages, own)
+    for start in range(0, dim, _BLOCK) if dim > _BLOCK else ():
+        piece = slice(start, start + _BLOCK)
+        _divide_piece(
+            [(w[:, piece], None) if u is None else (w, u[piece]) for w, u in blocks],
+            [whole[piece] for whole in wholes],
+            messages[:, piece],
+            own[piece],
+        )
+    return messages, own
+
+
+def _divide_piece(
+    blocks: list[tuple[Any, Vector | None]], wholes: list[Vector], messages: Array, own: Vector
+) -> None:
+    (weights, vector), *others = blocks
+    np.multiply(weights, 1.0 if vector is None else vector, messages)
+    for weights, vector in others:
+        messages += weights if vector is None else weights * vector
+    np.subtract(_sum(wholes), np.add.reduce(messages), own)
+
+
+def _sum(vectors: list[Any]) -> Vector:
     """From the first to the last; none of them is changed."""
     if len(vectors) == 1:
         return vectors[0]

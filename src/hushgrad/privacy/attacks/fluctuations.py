@@ -22,7 +22,9 @@ moments of b. Collected over all lags, that is the cross-spectrum at frequency �
     H_a(ω)_p = (c_0 + c_1/z) (e_l − e_j)ᵀ X(ω) − [a = l] e_jᵀ,    X = −(zI − P + V/z)⁻¹
 
 over the receivers N_a of a, with x⁺ = P x − V x⁻ the public recursion, Γ_a = Cov(b_a) in PDG-DS,
-and in PDG-NDS, by the covariances of Δϱ, 12 Γ_a(ω) = (1 + s⁻²) E[b bᵀ] − 2 s⁻¹ cos ω E[b] E[b]ᵀ.
+and in PDG-NDS, by the moments of Δϱ, whose mean is (1 − 1/s)/2,
+
+    Γ_a(ω) = ((1 + s⁻²) E[b bᵀ] − 2 s⁻¹ cos ω E[b] E[b]ᵀ) / 12 + (1 − 1/s)² Cov(b) / 4.
 """
 
 from __future__ import annotations
@@ -177,7 +179,8 @@ def _input_spectrum(view: View, n: int, omega: Floats) -> Floats:
     mean = np.full((n, n), 1.0 / n**2)
     turn, s = np.cos(omega)[:, None, None], shrinking(view)
     if is_two_step(view):
-        return ((1 + s**-2) * second - 2 / s * turn * mean) / 12
+        fresh = ((1 + s**-2) * second - 2 / s * turn * mean) / 12
+        return fresh + (1 - 1 / s) ** 2 / 4 * (second - mean)
     return second - mean + 0 * turn
 
 

@@ -53,7 +53,7 @@ type Floats = NDArray[np.float64]
 _LEAST = 400  # samples of the fluctuations
 _BANDS = 32
 _LOWEST = 8  # the first frequency used: below, the smooth course was taken out
-_AXES = 4  # principal axes of r that are fitted, two where there are many pairs
+_AXES = 4  # principal axes of r that are fitted where not all are, two where there are many pairs
 _MANY = 24  # pairs times axes beyond which it takes long
 _MOST_SIGNS = 10  # agents whose signs are tried in all combinations
 _CLEAR = 0.3  # relative standard error of gradients whose signs are sought
@@ -138,7 +138,8 @@ def _sizes(view: View) -> Floats:
 
 
 def _axes(view: View) -> int:
-    return _AXES if len(pairs_of(view)) * _AXES <= _MANY else 2
+    most = _MANY // len(pairs_of(view))
+    return view.dim if view.dim <= most else _AXES if most >= _AXES else 2
 
 
 def _main_axes(r: Floats, most: int) -> Floats:

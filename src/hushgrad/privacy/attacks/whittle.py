@@ -43,10 +43,10 @@ class Whittle:
         """The likeliest g (agents, q), up to signs, and its standard errors (agents,)."""
         g = self._guess()
         usual = float((g**2).mean())  # a wide prior, for agents too far to be seen
-        reached, damping = self._evidence(g, usual), 1e-2
+        reached, damping = self.evidence(g, usual), 1e-2
         information = np.eye(0)
         for _ in range(_STEPS):
-            score, information = self._derivatives(g)
+            score, information = self.derivatives(g)
             score = score - g[self.free].ravel() / usual
             information = information + np.eye(len(score)) / usual
             before = reached
@@ -54,7 +54,7 @@ class Whittle:
                 step = np.linalg.solve(information + damping * np.diag(np.diag(information)), score)
                 tried = g.copy()
                 tried[self.free] += step.reshape(len(self.free), -1)
-                found = self._evidence(tried, usual)
+                found = self.evidence(tried, usual)
                 if found >= reached:
                     g, reached, damping = tried, found, damping / 5
                     break
@@ -103,22 +103,28 @@ class Whittle:
         f = np.einsum("abpq,ai,aj->bpiqj", self.T, g, g, optimize=True)
         return f.reshape(self._floor.shape) + self._floor
 
-    def _evidence(self, g: Floats, usual: float) -> float:
-        """Log likelihood and prior."""
+    def evidence(self, g: Floats, usual: float = np.inf) -> float:
+        """Log likelihood, and prior of gradients of a usual size."""
         f = self._spectrum(g)
         fit = np.einsum("bij,bji->b", np.linalg.inv(f), self.periodogram).real
         return float(-self.counts @ (np.linalg.slogdet(f)[1] + fit) - (g**2).sum() / (2 * usual))
 
-    def _derivatives(self, g: Floats) -> tuple[Floats, Floats]:
-        """Score and information of the likelihood, over the free g agent by agent."""
+    def derivatives(self, g: Floats) -> tuple[Floats, Floats]:
+        """Score and information of the likelihood, over the free g agent by agent.
+
+        The information only steers and says how exact the result is: single precision will do.
+        """
         f = self._spectrum(g)
-        inverse = np.linalg.inv(f)
-        bumps = np.einsum("xi,aj->axij", np.eye(g.shape[1]), g[self.free])
-        bumps = bumps + bumps.swapaxes(2, 3)  # ∂(g gᵀ)/∂g_x
-        D = np.einsum("abpq,axij->axbpiqj", self.T[self.free], bumps, optimize=True)
-        changes = inverse @ D.reshape(-1, *f.shape)
-        weighted = self.counts[:, None, None] * changes
-        rest = inverse @ (self.periodogram - f)
-        score = np.einsum("xbij,bji->x", weighted, rest, optimize=True).real
+        bands, P, q = len(f), self.T.shape[2], g.shape[1]
+        inverse, T, own = np.linalg.inv(f), self.T[self.free], g[self.free]
+        misfit = inverse @ (self.periodogram - f) @ inverse * self.counts[:, None, None]
+        blocks = misfit.reshape(bands, P, q, P, q)
+        score = 2 * np.einsum("abps,bsjpx,aj->ax", T, blocks, own, optimize=True).real
+        bumps = np.einsum("xi,aj->axij", np.eye(q), own)
+        bumps = (bumps + bumps.swapaxes(2, 3)).astype(np.float32)  # ∂(g gᵀ)/∂g_x
+        D = np.einsum("abps,axij->axbpisj", T.astype(np.complex64), bumps, optimize=True)
+        changes = inverse.astype(np.complex64) @ D.reshape(-1, *f.shape)
         turned = changes.swapaxes(2, 3).reshape(len(changes), -1)
-        return score, (weighted.reshape(len(changes), -1) @ turned.T).real
+        changes *= self.counts.astype(np.float32)[:, None, None]
+        information = (changes.reshape(len(changes), -1) @ turned.T).real
+        return score.ravel(), information.astype(np.float64)

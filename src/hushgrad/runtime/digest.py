@@ -1,0 +1,36 @@
+"""What tells two messages, or a torn write from a whole one, apart.
+
+The polynomial hash of GCM under a key that everyone knows: it finds every accident at a twentieth
+of SHA-256's cost. It is no commitment: whoever wants to can make two messages with one digest. In a
+journal nobody wants to; and a peer would gain nothing, since the second message is not used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import GCM
+
+DIGEST = 16  # bytes
+_KEY = b"hushgrad digests"
+_NONCE = bytes(12)
+_GHASH = AESGCM(_KEY)
+_SMALL = 65_536  # bytes that are joined rather than taken one piece after the other
+
+
+def digest(piece: bytes | memoryview) -> bytes:
+    return _GHASH.encrypt(_NONCE, b"", piece)
+
+
+def joint_digest(*pieces: Any) -> bytes:
+    """Of all pieces as if they were one."""
+    if sum([memoryview(piece).nbytes for piece in pieces]) <= _SMALL:
+        return _GHASH.encrypt(_NONCE, b"", b"".join(pieces))
+    cipher = Cipher(AES(_KEY), GCM(_NONCE)).encryptor()
+    for piece in pieces:
+        cipher.authenticate_additional_data(memoryview(piece).cast("B"))
+    cipher.finalize()
+    return cipher.tag
