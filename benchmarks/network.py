@@ -31,9 +31,11 @@ DOCS = processes.ROOT / "docs"
 M = 5
 TURNS = 5  # the fewest that a median is taken of
 PATIENCE = 120  # seconds for one ring
-KINDS = ("bare", "process", "power")
+KINDS = ("bare", "DGD", "process", "power")  # DGD: with process durability
 ROUNDS = {2: 3000, 100_000: 120}  # by dimension: some seconds each
 QUICK_ROUNDS = {2: 600, 100_000: 30}
+_NAMES = {"bare": "bare loop", "DGD": "DGD, process", "process": "PDG-NDS, process",
+          "power": "PDG-NDS, power"}  # fmt: skip
 LEAST_RATE = {(2, "process"): 0.5, (2, "power"): 0.25,
               (100_000, "process"): 0.65, (100_000, "power"): 0.6}  # fmt: skip
 MOST_CPU = {(2, "process"): 2.0, (100_000, "process"): 1.5}
@@ -200,10 +202,13 @@ def _agent_file(
                     "certificate": f"../{_name(i)}/{_name(i)}.crt",
                 }
                 for i in range(M)
-                if i != j
+                if i != j and kind != "DGD"
             ],
             "run": {"id": "ring", "iterations": rounds, "dim": dim, "n_agents": M},
-            "algorithm": {"name": "PDGNDS", "stepsize": {"kind": "constant", "value": 0.02}},
+            "algorithm": {
+                "name": "DGD" if kind == "DGD" else "PDGNDS",
+                "stepsize": {"kind": "constant", "value": 0.02},
+            },
         },
     )
     return path
@@ -267,7 +272,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
     rows = [
         [
             f"d = {int(dim):_}".replace("_", " "),
-            kind,
+            _NAMES[kind],
             f"{found[kind]['rate']:.0f}",
             duration(found[kind]["cpu"]),
             _spread(found[kind]["rate_ratio"]),

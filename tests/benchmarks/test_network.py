@@ -5,7 +5,8 @@ import pytest
 from benchmarks import network
 
 
-def turn(**rates):
+def turn(bare, process, power):
+    rates = {"bare": bare, "DGD": process, "process": process, "power": power}
     return {
         kind: {"rate": rate, "cpu": 1 / rate, "peak_mb": 50.0, "heavy": []}
         for kind, rate in rates.items()

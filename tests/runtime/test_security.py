@@ -312,6 +312,29 @@ def test_who_knocks_while_an_agent_leaves_is_not_left_waiting(keys):
     gc.collect()  # a socket that was forgotten would warn, and warnings are errors
 
 
+def test_a_crowd_from_one_place_keeps_nobody_out_who_comes_from_another(keys, monkeypatch):
+    monkeypatch.setattr(transport, "_MOST_STRANGERS", 3)
+    told = []
+
+    async def besiege():
+        serves = transport.TLS(mint(keys / "besieged", "agent-0"), {}, {}, ("127.0.0.1", 0))
+        port = serves._socket.getsockname()[1]
+        refused = lambda reason, text: told.append((reason, text.split()[0]))  # noqa: E731
+        serving = asyncio.create_task(serves.serve(None, refused))
+        calls = []
+        for origin in ("127.0.0.2", *["127.0.0.1"] * 4):
+            await asyncio.sleep(0.02)
+            calls.append(socket.create_connection(("127.0.0.1", port), source_address=(origin, 0)))
+        await asyncio.sleep(0.1)
+        serving.cancel()
+        await asyncio.wait([serving])
+        for call in calls:
+            call.close()
+
+    asyncio.run(besiege())
+    assert told[:2] == [("crowd", "127.0.0.1")] * 2
+
+
 def test_a_neighbour_may_not_keep_many_connections_in_suspense(life, calm):
     async def siege():
         async with AsyncExitStack() as stack:

@@ -149,6 +149,8 @@ class StateDirectory:
         self._sync = durability == "power"
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._sync:
+                _sync_directory(path.parent)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the state directory '{path}' cannot be used: {error}.") from error

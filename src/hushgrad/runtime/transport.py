@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -98,8 +98,7 @@ class TLS:
                 deaf = loop.call_later(1.0, lambda: loop.add_reader(number, accept))
                 return
             if len(judging) >= _MOST_STRANGERS:
-                # the oldest goes: a neighbour's handshake is short, who says nothing is old
-                oldest = next(iter(judging))
+                oldest = _oldest_of_the_most(judging)
                 refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
                 oldest.cancel()
             task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
@@ -145,6 +144,15 @@ class TLS:
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
+
+
+def _oldest_of_the_most[T](judging: Mapping[T, str]) -> T:
+    """Who goes when it is crowded: a neighbour's handshake is short, so whoever waits for long says
+    nothing; and most of a crowd come from one place.
+    """
+    counts = Counter(judging.values())
+    most = max(counts.values())
+    return next(task for task, origin in judging.items() if counts[origin] == most)
 
 
 async def _connect(host: str, port: int) -> socket.socket:
