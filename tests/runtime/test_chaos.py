@@ -457,7 +457,8 @@ def agents_of(directory):
 def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     calm = run_study(tmp_path, "--save", str(tmp_path / "calm"))
-    assert calm.wait(120) == 0, calm.communicate()[1]
+    _, said = calm.communicate(timeout=120)
+    assert calm.returncode == 0, said
     rng, deaths = random.Random(6), {"agents": 0, "starters": 0}
     starter = run_study(tmp_path, "--save", str(tmp_path / "killed"))
     while sum(deaths.values()) < 16:
