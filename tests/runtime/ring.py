@@ -10,8 +10,8 @@ from hushgrad.exchange import Links
 from hushgrad.runtime.agent import Agent
 from hushgrad.runtime.config import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.runtime.identity import mint
+from hushgrad.runtime.memory import Memory
 from hushgrad.runtime.objectives import ObjectiveSpec
-from hushgrad.runtime.transport import Memory
 from hushgrad.simulate.links import link_numbers
 
 UNUSED = ObjectiveSpec(kind="rendezvous", n_agents=1, position=(0.0,))  # gradients are passed in

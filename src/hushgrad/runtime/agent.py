@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from math import inf
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.draws import Draws, SeededDraws, trial_keys
 from hushgrad.errors import (
     AgentError,
     DiameterError,
@@ -28,18 +27,17 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
-from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.config import AgentConfig, RunConfig
-from hushgrad.runtime.hello import public_parts, read_row, row_document
+from hushgrad.runtime.hello import public_parts
 from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import load_certificate, load_identity
+from hushgrad.runtime.introduction import introduce, local_of
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.masking import MASKS, begun_with, check_begun, masked, pledges_of
 from hushgrad.runtime.objectives import load_objective
 from hushgrad.runtime.result import AgentResult, Status
 from hushgrad.runtime.samples import SAMPLES, Samples
-from hushgrad.runtime.secret import SecretDraws
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.standing import Standing, read_standing
 from hushgrad.runtime.stats import Stats
@@ -47,8 +45,7 @@ from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
 from hushgrad.runtime.transport import TLS, Transport
 from hushgrad.runtime.turns import Turns
-from hushgrad.runtime.weights import Ends, Row, check_two_hop, public_weights, square
-from hushgrad.simulate.agent import Local
+from hushgrad.runtime.weights import Ends
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -242,10 +239,10 @@ class Agent:
         known = links = state.links
         if links is None:
             hub.start()
-            links = await self._introduce(hub)
+            links = await introduce(self.config, hub, lambda: self._is_asked_to_stop)
             if links is None:
                 return
-        local = self._local(state, links, gradient)
+        local = local_of(self.config, hub, links, gradient, state.secret)
         if known is None:  # kept once they are found to do
             state.store_links(links)
         steps = Steps(self.config.run.algorithm, local, self._x0)
@@ -368,85 +365,6 @@ class Agent:
                     await hub.change()
         except (TimeoutError, AgentError):
             log.debug("left without the last farewell")
-
-    # ---- what the neighbours' links tell
-
-    async def _introduce(self, hub: Hub) -> dict[str, Any] | None:
-        """Hear from every neighbour how many links it has and, for W², their weights; None if
-        asked to stop before.
-        """
-        session = hub.session
-        while any(peer.ends is None for peer in session.peers.values()):
-            if self._is_asked_to_stop:
-                return None
-            await hub.change()
-        near = [j for j, peer in session.peers.items() if not peer.two_hop]
-        ends = {j: _known(session.peers[j]) for j in session.peers}
-        rows: dict[int, Row] = {}
-        if self.config.run.algorithm.links is Links.TWO_HOP:
-            weights = self._public(ends)["W"]
-            names = {j: session.peers[j].name for j in near}
-            hub.tell_row(Row(weights.own, weights.into, names))
-            while not set(near) <= set(hub.rows):
-                if self._is_asked_to_stop:
-                    return None
-                await hub.change()
-            rows = {j: hub.rows[j] for j in near}
-        return {
-            "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
-            "rows": {str(j): row_document(row) for j, row in rows.items()},
-        }
-
-    def _public(self, ends: Mapping[int, Ends]) -> dict[str, Any]:
-        near = [n for n in self.config.neighbours if not n.two_hop]
-        assert self._hub is not None
-        return public_weights(
-            self.config.run,
-            self._hub.session.card.ends,
-            {n.number: ends[n.number] for n in near if n.direction != "out"},
-            {n.number: ends[n.number] for n in near if n.direction != "in"},
-        )
-
-    def _local(
-        self, state: StateDirectory, links: Mapping[str, Any], gradient: Callable[[Vector], Any]
-    ) -> Local:
-        config, run = self.config, self.config.run
-        ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
-        assert self._hub is not None
-        for j, known in ends.items():
-            self._hub.session.peers[j].ends = known
-        weights = self._public(ends)
-        near = [n for n in config.neighbours if not n.two_hop]
-        receivers = {Links.GRAPH: tuple(sorted(n.number for n in near if n.direction != "in"))}
-        if run.algorithm.links is Links.TWO_HOP:
-            rows = {int(j): read_row(row) for j, row in links["rows"].items()}
-            weights["W2"] = square(config.number, weights["W"], rows)
-            # a neighbour may still be waiting for it after this agent was started again
-            names = {n.number: n.name for n in near}
-            self._hub.row = Row(weights["W"].own, weights["W"].into, names)
-            linked = [n.number for n in config.neighbours]
-            check_two_hop(run.algorithm, weights["W2"].out, linked, rows.values())
-            receivers[Links.TWO_HOP] = tuple(weights["W2"].out)
-        return Local(
-            number=config.number,
-            receivers=receivers,
-            weights=weights,
-            gradient=gradient,
-            draws=self._draws(state),
-            link_numbers={n.number: n.link for n in near if n.link is not None},
-            n_links=run.n_links or 0,
-        )
-
-    def _draws(self, state: StateDirectory) -> Draws:
-        run = self.config.run
-        if run.seed is None:
-            return SecretDraws(state.secret, run.id)
-        return SeededDraws(trial_keys(run.seed, [0]), self.config.number)
-
-
-def _known(peer: Peer) -> Ends:
-    assert peer.ends is not None
-    return peer.ends
 
 
 def _diameter(run: RunConfig) -> int | None:

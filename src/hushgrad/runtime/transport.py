@@ -1,4 +1,4 @@
-"""How bytes travel between agents: TLS over TCP, or memory for tests.
+"""How bytes travel between agents: TLS over TCP (for tests: memory.py).
 
 A transport is little: `dial` a neighbour, `serve` those who dial here, say who is at the other end.
 Connections are asyncio's: a BufferedProtocol on this side, `write`, `close` and `abort` on theirs.
@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from hushgrad.errors import AgentError, IdentityError
+from hushgrad.errors import AgentError
 from hushgrad.runtime.config import Address
 from hushgrad.runtime.identity import (
     Certificate,
@@ -350,83 +350,3 @@ def refusal(error: Exception) -> str:
 
 def _text(error: Exception) -> str:
     return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
-
-
-class Memory:
-    """Agents of one process, joined without sockets; for tests."""
-
-    def __init__(self, name: str, everyone: dict[str, Memory]):
-        self.name, self._everyone = name, everyone
-        everyone[name] = self
-        self.new: NewProtocol | None = None  # while it serves
-
-    async def dial(self, name: str, new: NewProtocol) -> None:
-        other = self._everyone.get(name)
-        if other is None or other.new is None:
-            raise ConnectionRefusedError(f"{name} is not here")
-        here, there = _End(self.name, name), _End(name, self.name)
-        here.other, there.other = there, here
-        there.begin(other.new())
-        here.begin(new())
-
-    async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        del refused  # nobody else can come
-        self.new = new
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.new = None
-
-    def name_of(self, connection: Any) -> str:
-        if not isinstance(connection, _End):
-            raise IdentityError("only agents of this process are known here.")
-        return connection.to
-
-    def close(self) -> None:
-        self.new = None
-
-
-class _End(asyncio.Transport):
-    """One end of a connection in memory."""
-
-    other: _End
-
-    def __init__(self, of: str, to: str):
-        super().__init__()
-        self.of, self.to = of, to
-        self._loop = asyncio.get_running_loop()
-        self._protocol: asyncio.BufferedProtocol | None = None
-        self._closing = False
-
-    def begin(self, protocol: asyncio.BufferedProtocol) -> None:
-        self._protocol = protocol
-        self._loop.call_soon(protocol.connection_made, self)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._closing:
-            self._loop.call_soon(self.other.deliver, bytes(data))
-
-    def deliver(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest and not self._closing and self._protocol is not None:
-            room = memoryview(self._protocol.get_buffer(len(rest)))
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
-            self._protocol.buffer_updated(count)
-            rest = rest[count:]
-
-    def close(self) -> None:
-        self._end(None)
-
-    def abort(self) -> None:
-        self._end(ConnectionAbortedError("aborted"))
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def _end(self, error: Exception | None) -> None:
-        if not self._closing:
-            self._closing = True
-            if self._protocol is not None:
-                self._loop.call_soon(self._protocol.connection_lost, error)
-            self._loop.call_soon(self.other.close)
