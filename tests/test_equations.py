@@ -152,3 +152,19 @@ def test_transcripts_of_recorder_and_agents_agree_message_by_message(row, networ
             for a, b in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["PDGDS", "PDGDS isotropic", "PDGNDS square", "ADDOPT"])
+def test_long_vectors_in_pieces_are_whole_ones(name, monkeypatch):
+    algorithm = (
+        hg.PDGDS(split=hg.splits.isotropic()) if "isotropic" in name else ROWS[name].algorithm
+    )
+
+    def run():
+        network = cases.undirected()
+        return cases.trajectory(algorithm, Q.problem, network, Q.x0, 20, seed=SEED, engine="agents")
+
+    whole = run()
+    monkeypatch.setattr("hushgrad.simulate.agent._BLOCK", 2)
+    assert Q.x0.shape[1] > 2
+    np.testing.assert_array_equal(run(), whole)

@@ -318,6 +318,8 @@ def nothing(theta):
 def greedy(theta):
     theta += 1
     return theta
+def clumsy(theta):
+    raise LookupError("no such thing")
 """
 
 
@@ -354,6 +356,12 @@ def test_what_a_function_does_wrong_is_said(tmp_path, name, message):
     with pytest.raises(ProblemError, match=message):
         function(tmp_path, name).gradient(theta)
     np.testing.assert_array_equal(theta, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("jax", [False, True])
+def test_whatever_a_function_raises_names_the_function(tmp_path, jax):
+    with pytest.raises(ProblemError, match=r"mine\.py:clumsy raised LookupError: no such thing"):
+        function(tmp_path, "clumsy", jax=jax).gradient(np.array([1.0, 2.0]))
 
 
 def test_gradients_that_are_not_finite_are_refused(tmp_path):

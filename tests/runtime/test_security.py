@@ -621,7 +621,7 @@ def test_a_neighbour_that_sends_and_never_reads_costs_no_memory(tmp_path, keys):
                     deaf.write(wire.encode_data(n, b"", (np.zeros(dim),)))
                     n += 1
                 await asyncio.sleep(0.001)
-                waiting = [link._transport.unsent for link in agent._hub._all]
+                waiting = [link._transport.get_write_buffer_size() for link in agent._hub._all]
                 longest = max(longest, *waiting, 0)
         agent.stop()
         await run

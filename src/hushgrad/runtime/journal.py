@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import StateError
-from hushgrad.runtime.digest import DIGEST, digest, joint_digest
+from hushgrad.runtime.digest import DIGEST, joint_digest
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
@@ -50,7 +50,6 @@ type Facts = dict[str, Any]  # what JSON can hold
 _MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQ")
 _IN_HEAD = ("k", "round")
-_PADDING = [bytes(-n % 8) for n in range(8)]
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
 NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
@@ -86,12 +85,12 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
     )
     n_arrays = sum([a.nbytes for a in values])
     head = _HEAD.pack(facts["k"], facts["round"], len(layout), len(blob), n_arrays)
-    first = [head, layout, blob, _PADDING[len(blob) % 8]]
+    first = [head, layout, blob, bytes(-len(blob) % 8)]
     if n_arrays <= _SMALL:
         first += values
         values = []
     checked = b"".join(first)
-    checksum = joint_digest(checksum, checked, *values) if values else digest(checksum + checked)
+    checksum = joint_digest(checksum, checked, *values)
     return [b"".join((_MAGIC, checksum, checked)), *values], checksum
 
 
@@ -295,12 +294,8 @@ class _Slot:
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
         """Write bytes and arrays from a place on; gives where they end."""
-        if len(pieces) == 1:
-            total = len(pieces[0])
-            count = os.pwrite(self._file, pieces[0], place)
-        else:
-            total = sum([memoryview(piece).nbytes for piece in pieces])
-            count = os.pwritev(self._file, pieces, place)
+        total = sum([memoryview(piece).nbytes for piece in pieces])
+        count = os.pwritev(self._file, pieces, place)
         if count < total:  # a disk that fills up; if nothing fits any more, that is an error
             rest = memoryview(b"".join(pieces))[count:]
             while rest:

@@ -76,7 +76,7 @@ class Link(asyncio.BufferedProtocol):
         if not self.is_closed:
             self.spoke = self._hub.loop.time()
             self._transport.write(frame)
-            if getattr(self._transport, "unsent", 0) > self._hub.most_unsent:
+            if self._transport.get_write_buffer_size() > self._hub.most_unsent:
                 self.abort("does not read")
 
     def close(self, reason: str) -> None:

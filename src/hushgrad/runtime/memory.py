@@ -72,6 +72,9 @@ class _End(asyncio.Transport):
             self._protocol.buffer_updated(count)
             rest = rest[count:]
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._end(None)
 

@@ -183,11 +183,18 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
         return _checked(dim, with_data, spec.function)
     from hushgrad.problems import autodiff
 
-    is_loss = autodiff.output_shape(called, dim, data)[0] == ()
+    try:
+        is_loss = autodiff.output_shape(called, dim, data)[0] == ()
+    except Exception as error:  # the user's code may raise anything
+        raise _raised(spec.function, error) from error
     derived = autodiff.in_float64(autodiff.gradient_of(called) if is_loss else called)
     held = autodiff.on_device(data)
     describe = f"∇ of {spec.function}" if is_loss else spec.function
     return _checked(dim, lambda theta: derived(theta, held), describe)
+
+
+def _raised(describe: str, error: Exception) -> ProblemError:
+    return ProblemError(f"{describe} raised {type(error).__name__}: {error}.")
 
 
 def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
@@ -199,8 +206,7 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
         try:
             g = function(theta)
         except Exception as error:  # the user's code may raise anything
-            said = f"raised {type(error).__name__}: {error}"
-            raise ProblemError(f"{describe} {said}.") from error
+            raise _raised(describe, error) from error
         # a copy, if anyone else holds it: the function may use its own again
         is_own = type(g) is np.ndarray and g.base is None and getrefcount(g) == 2
         if not is_own or g.dtype != _FLOAT:

@@ -229,8 +229,7 @@ class _Connection(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
-    @property
-    def unsent(self) -> int:
+    def get_write_buffer_size(self) -> int:
         """Bytes that wait because the other end does not read."""
         return sum(map(len, self._backlog))
 

@@ -289,7 +289,8 @@ def _divide(blocks: list[tuple[Any, Vector | None]], wholes: list[Vector]) -> tu
     messages, own = np.empty((len(blocks[0][0]), dim)), np.empty(dim)
     if dim <= _BLOCK:
         _divide_piece(blocks, wholes, messages, own)
-    for start in range(0, dim, _BLOCK) if dim > _BLOCK else ():
+        return messages, own
+    for start in range(0, dim, _BLOCK):
         piece = slice(start, start + _BLOCK)
         _divide_piece(
             [(w[:, piece], None) if u is None else (w, u[piece]) for w, u in blocks],
