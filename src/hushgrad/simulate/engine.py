@@ -112,6 +112,8 @@ class Program:
         """N samples from iteration k on, each after `stride` iterations."""
         environment = self._environment(args, state, self.algorithm.step, made)
         trials = self.plan.n_trials
+        few = self.plan.n_agents * self.plan.dim * trials < native.NUMBERS
+        in_pairs = few or self.plan.listed  # else it would only take twice as long to compile
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = Fleet(environment, k)
@@ -119,13 +121,14 @@ class Program:
             return self._packed(state), carry[1] + agent.awake
 
         def twice(half: Any, carry: Any) -> Any:
-            # what the first leaves and the second takes need not be copied
+            # what the first leaves and the second takes need not be copied; of few numbers the
+            # loop itself costs as much as they do
             return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
 
         def sample(s: Any, carry: Any) -> Any:
             begin, end = k + s * stride, k + (s + 1) * stride
             inner = (self._packed(carry[0]), carry[1])
-            if not self.plan.listed:
+            if not in_pairs:
                 inner = lax.fori_loop(begin, end, iterate, inner)
             else:
                 inner = lax.fori_loop(begin, jnp.minimum(begin + begin % 2, end), iterate, inner)
