@@ -112,8 +112,8 @@ class Program:
         """N samples from iteration k on, each after `stride` iterations."""
         environment = self._environment(args, state, self.algorithm.step, made)
         trials = self.plan.n_trials
-        few = self.plan.n_agents * self.plan.dim * trials < native.NUMBERS
-        in_pairs = few or self.plan.listed  # else it would only take twice as long to compile
+        # elsewhere it would only take twice as long to compile
+        in_pairs = self.plan.is_small or self.plan.listed
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = Fleet(environment, k)

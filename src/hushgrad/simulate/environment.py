@@ -35,6 +35,11 @@ class Plan:
     per_trial: bool
     listed: bool  # sums over neighbours are native, see native.py
 
+    @property
+    def is_small(self) -> bool:
+        """Whether an iteration's numbers are so few that what is around them costs more."""
+        return self.n_agents * self.dim * self.n_trials < native.NUMBERS
+
 
 @dataclass(frozen=True)
 class Wire:

@@ -32,6 +32,7 @@ from hushgrad.exchange import (
 from hushgrad.simulate import native
 from hushgrad.simulate.environment import Draw, Environment, Plan, Traffic, Use, Wire, take
 from hushgrad.simulate.layout import GROUP, UNROLLED
+from hushgrad.simulate.products import interpret, written_out
 from hushgrad.simulate.view import Slots, View
 
 
@@ -393,6 +394,9 @@ def _gradient(plan: Plan, x: Array, data: Any) -> Array:
         one = jax.tree.map(lambda leaf: leaf[..., 0], data) if plan.per_trial else data
         if plan.listed:
             return native.unflatten(native.gradients(plan.gradient, native.flatten(x), one))
-        return jax.vmap(plan.gradient)(x[:, :, 0], one)[:, :, None]
+        gradients = jax.vmap(plan.gradient)
+        if plan.is_small:
+            return interpret(written_out, gradients, x[:, :, 0], one)[:, :, None]
+        return gradients(x[:, :, 0], one)[:, :, None]
     over_trials = jax.vmap(plan.gradient, in_axes=(1, -1 if plan.per_trial else None), out_axes=1)
     return jax.vmap(over_trials)(x, data)

@@ -16,16 +16,16 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 
 from hushgrad.exchange import Array
 from hushgrad.problems import losses, quadratic
+from hushgrad.simulate.products import interpret
 
 DRAWS = 1024  # below, a call costs more than it saves
 NUMBERS = 2048  # agents · d, the same
@@ -99,7 +99,7 @@ _LOSSES = {
 def gradients(gradient: Callable[..., Array], x: Array, data: Any) -> Array:
     """`gradient` of every agent's x (agents, d) and data, (agents, d)."""
     if gradient not in _LOSSES:
-        return _interpret(jax.vmap(gradient), x, data)
+        return interpret(_product, jax.vmap(gradient), x, data)
     name, *keys = _LOSSES[gradient]
     A, y, penalty = (data[key] for key in keys)
     none = jnp.zeros(0)
@@ -107,58 +107,10 @@ def gradients(gradient: Callable[..., Array], x: Array, data: Any) -> Array:
     return call(A, y, data.get("weight", none), penalty, data.get("delta", none), x)
 
 
-def _interpret(function: Callable[..., Array], *arguments: Any) -> Array:
-    """`function` traced, with its products of a matrix and a vector per agent made native."""
-    traced = jax.make_jaxpr(function)(*arguments)
-    if _has_custom_rules(traced.jaxpr):
-        return function(*arguments)
-    (out,) = _evaluate(traced.jaxpr, traced.consts, jax.tree.leaves(arguments))
-    return out
-
-
-def _has_custom_rules(jaxpr: Any) -> bool:
-    """Whether it calls functions with rules of their own, which cannot be called again by hand."""
-    return any(
-        equation.primitive.name.startswith("custom_")
-        or (equation.primitive.name == "jit" and _has_custom_rules(equation.params["jaxpr"].jaxpr))
-        for equation in jaxpr.eqns
-    )
-
-
-def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
-
-    for equation in jaxpr.eqns:
-        given = [read(atom) for atom in equation.invars]
-        primitive, parameters = equation.primitive, equation.params
-        if primitive.name == "jit":
-            inner = parameters["jaxpr"]
-            found = _evaluate(inner.jaxpr, inner.consts, given)
-        elif primitive.name == "dot_general" and (product := _product(given, parameters)):
-            found = [product()]
-        else:
-            out = primitive.bind(*given, **parameters)
-            found = out if primitive.multiple_results else [out]
-        values.update(zip(equation.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
-
-
-def _product(given: Sequence[Any], parameters: Any) -> Callable[[], Array] | None:
-    """The native form of a product of every agent's matrix with its vector, if it is one."""
-    (contracted, batch) = parameters["dimension_numbers"]
-    order = (0, 1) if given[0].ndim == 3 else (1, 0)
-    A, x = (given[n] for n in order)
-    if batch != ((0,), (0,)) or (A.ndim, x.ndim) != (3, 2) or A.dtype != jnp.float64:
-        return None
+def _product(A: Array, x: Array, by_rows: bool) -> Array | None:
     if A.shape[2] > COLUMNS:
         return None
-    axes = tuple(contracted[n] for n in order)
-    if axes == ((2,), (1,)):
-        return lambda: rows(A, x)
-    return (lambda: columns(A, x)) if axes == ((1,), (1,)) else None
+    return columns(A, x) if by_rows else rows(A, x)
 
 
 @functools.cache
