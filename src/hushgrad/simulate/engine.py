@@ -112,8 +112,6 @@ class Program:
         """N samples from iteration k on, each after `stride` iterations."""
         environment = self._environment(args, state, self.algorithm.step, made)
         trials = self.plan.n_trials
-        # elsewhere it would only take twice as long to compile
-        in_pairs = self.plan.is_small or self.plan.listed
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = Fleet(environment, k)
@@ -121,14 +119,13 @@ class Program:
             return self._packed(state), carry[1] + agent.awake
 
         def twice(half: Any, carry: Any) -> Any:
-            # what the first leaves and the second takes need not be copied; of few numbers the
-            # loop itself costs as much as they do
+            # what the first leaves and the second takes need not be copied
             return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
 
         def sample(s: Any, carry: Any) -> Any:
             begin, end = k + s * stride, k + (s + 1) * stride
             inner = (self._packed(carry[0]), carry[1])
-            if not in_pairs:
+            if not self.plan.listed:
                 inner = lax.fori_loop(begin, end, iterate, inner)
             else:
                 inner = lax.fori_loop(begin, jnp.minimum(begin + begin % 2, end), iterate, inner)
