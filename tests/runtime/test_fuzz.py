@@ -268,12 +268,12 @@ def decode(rng, frames):
 def journal(rng, frames):
     content, checksum = b"", NOTHING
     for n in range(3):
-        section = Section({"k": n, "round": n, "sent": "ab"}, {"x": np.arange(n + 1.0)})
+        section = Section(n, n, {"x": np.arange(n + 1.0)}, facts={"sent": "ab"})
         parts, checksum = encode_section(section, checksum)
         content += b"".join(parts)
     sections, _, _ = decode_sections(mutated(rng, [content]))
     for n, section in enumerate(sections):
-        assert section.facts["k"] == n
+        assert section.k == n
         np.testing.assert_array_equal(section.arrays["x"], np.arange(n + 1.0))
 
 

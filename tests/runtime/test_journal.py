@@ -34,9 +34,11 @@ K = 12
 numbers = st.lists(st.floats(width=64), max_size=4).map(lambda v: np.array(v, np.float64))
 sections = st.builds(
     Section,
-    st.fixed_dictionaries({"k": st.integers(0, 9), "round": st.integers(0, 99)}),
+    st.integers(0, 9),
+    st.integers(0, 99),
     st.dictionaries(st.text(max_size=5), numbers, max_size=3),
     st.binary(max_size=20),
+    st.dictionaries(st.text(max_size=5), st.booleans(), max_size=2),
 )
 
 
@@ -52,7 +54,7 @@ def written(parts):
 
 def alike(a, b):
     return (
-        a.facts == b.facts
+        (a.k, a.round, a.facts) == (b.k, b.round, b.facts)
         and a.blob == b.blob
         and list(a.arrays) == list(b.arrays)
         and all(a.arrays[n].tobytes() == b.arrays[n].tobytes() for n in a.arrays)
@@ -69,9 +71,9 @@ def test_sections_are_read_as_they_were_written_and_nothing_behind_them(parts, r
 
 
 LONG = [
-    Section({"k": 3, "round": 5, "is_still": False}, {"x": np.arange(6.0).reshape(1, 6, 1)}, b"ab"),
-    Section({"k": 3, "round": 6}, {"sum 0": np.ones((1, 2, 1)), "gradient 0": np.ones(2)}),
-    Section({"k": 3, "round": 7}, {}, b"abc"),
+    Section(3, 5, {"x": np.arange(6.0).reshape(1, 6, 1)}, b"ab", {"is_final": False}),
+    Section(3, 6, {"sum 0": np.ones((1, 2, 1)), "gradient 0": np.ones(2)}),
+    Section(3, 7, {}, b"abc"),
 ]
 
 
@@ -93,9 +95,9 @@ def test_a_byte_that_flips_anywhere_ends_what_is_read():
 
 def test_sections_of_an_older_step_behind_new_ones_are_not_read():
     old, _ = written(LONG)
-    new, ends = written([Section({"k": 5, "round": 9}, LONG[0].arrays, b"ab"), LONG[1]])
+    new, ends = written([Section(5, 9, LONG[0].arrays, b"ab"), LONG[1]])
     mixed = new[: ends[0]] + old[ends[0] :]
-    assert [s.facts["k"] for s in decode_sections(mixed)[0]] == [5]
+    assert [s.k for s in decode_sections(mixed)[0]] == [5]
 
 
 def directory(path, run="one", agent="alice", **options):
@@ -146,9 +148,9 @@ def test_a_journal_without_its_label_is_not_taken_for_a_new_one(tmp_path):
 
 def test_a_run_that_has_begun_never_begins_again(tmp_path):
     state = directory(tmp_path)
-    assert state.read() == {}
+    assert state.read() == []
     for k in (0, 1):
-        state.begin(k, Section({"k": k, "round": k}, {"x": np.ones(2)}))
+        state.begin(Section(k, k, {"x": np.ones(2)}))
     state.close()
     before = [(tmp_path / f"slot-{n}").read_bytes() for n in (0, 1)]
     for n, content in enumerate(before):
@@ -162,7 +164,7 @@ def test_a_run_that_has_begun_never_begins_again(tmp_path):
 def test_a_first_round_that_was_torn_is_written_again(tmp_path):
     state = directory(tmp_path)
     (tmp_path / "slot-0").write_bytes(b"hushjrnl and no more")
-    assert state.read() == {}
+    assert state.read() == []
 
 
 @pytest.mark.parametrize("name", ["run.json", "starts", "links.json"])
@@ -179,15 +181,13 @@ def test_a_damaged_file_is_named(tmp_path, name):
 def test_steps_take_turns_and_the_last_two_are_there(tmp_path, durability):
     state = directory(tmp_path, durability=durability)
     for k in range(5):
-        state.begin(k, Section({"k": k, "round": 2 * k}, {"x": np.full(8 - k, float(k))}))
-        state.append(k, Section({"k": k, "round": 2 * k + 1}))
+        state.begin(Section(k, 2 * k, {"x": np.full(8 - k, float(k))}))
+        state.append(Section(k, 2 * k + 1))
     state.close()
     state = directory(tmp_path)
-    assert {k: [s.facts["round"] for s in part] for k, part in state.read().items()} == {
-        3: [6, 7], 4: [8, 9]
-    }  # fmt: skip
-    state.append(4, Section({"k": 4, "round": 10}))  # goes behind what is whole
-    assert [s.facts["round"] for s in state.read()[4]] == [8, 9, 10]
+    assert [[s.round for s in part] for part in state.read()] == [[6, 7], [8, 9]]
+    state.append(Section(4, 10))  # goes behind what is whole
+    assert [s.round for s in state.read()[1]] == [8, 9, 10]
 
 
 FULL = """
@@ -201,7 +201,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 k = 0
 try:
     while True:
-        state.begin(k, Section({"k": k, "round": k}, {"x": np.full(500 * (k + 1), float(k))}))
+        state.begin(Section(k, k, {"x": np.full(500 * (k + 1), float(k))}))
         k += 1
 except StateError as error:
     print(k, error)
@@ -218,9 +218,9 @@ def test_a_full_disk_is_told_by_name_and_what_was_committed_is_kept(tmp_path):
     k, said = done.stdout.split(" ", 1)
     assert "cannot be written: File too large" in said
     assert "state is kept" in said
-    steps = directory(tmp_path / "s").read()
-    assert max(steps) == int(k) - 1
-    assert (steps[int(k) - 1][0].arrays["x"] == float(k) - 1).all()
+    (last,) = directory(tmp_path / "s").read()[-1]
+    assert last.k == int(k) - 1
+    assert (last.arrays["x"] == float(k) - 1).all()
 
 
 # ---- whole runs, told again from their journals

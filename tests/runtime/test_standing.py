@@ -28,32 +28,31 @@ def test_a_new_directory_stands_before_its_first_round(state):
 
 
 def test_it_stands_at_the_last_round_that_was_committed(state):
-    state.begin(0, Section({"k": 0, "round": 0}, X))
+    state.begin(Section(0, 0, X))
     assert (read_standing(state.path).iteration, read_standing(state.path).round) == (0, 0)
-    state.append(0, Section({"k": 0, "round": 1}))
+    state.append(Section(0, 1))
     assert (read_standing(state.path).iteration, read_standing(state.path).round) == (0, 1)
-    state.begin(1, Section({"k": 1, "round": 2}, X))
+    state.begin(Section(1, 2, X))
     standing = read_standing(state.path)
     assert (standing.iteration, standing.round, standing.status) == (1, 2, None)
 
 
 def test_a_torn_section_does_not_count(state):
-    state.begin(0, Section({"k": 0, "round": 0}, X))
-    state.append(0, Section({"k": 0, "round": 1}, X))
+    state.begin(Section(0, 0, X))
+    state.append(Section(0, 1, X))
     slot = state.path / "slot-0"
     slot.write_bytes(slot.read_bytes()[:-1])
     assert read_standing(state.path).round == 0
 
 
 def test_a_run_that_has_ended_says_how(state):
-    final = {"k": 7, "round": 14, "is_final": True, "status": "converged"}
-    state.begin(7, Section(final, X))
+    state.begin(Section(7, 14, X, facts={"is_final": True, "status": "converged"}))
     standing = read_standing(state.path)
     assert (standing.iteration, standing.round, standing.status) == (7, 13, "converged")
     assert standing.summary == (
         "converged after 7 iterations; it still serves neighbours that are not finished"
     )
-    state.append(7, Section({"k": 7, "round": 14, "is_settled": True}))
+    state.append(Section(7, 14, facts={"is_settled": True}))
     assert read_standing(state.path).summary == "converged after 7 iterations"
 
 

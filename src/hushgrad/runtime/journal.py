@@ -6,11 +6,11 @@
     links.json  what the neighbours said of their links, once all have
     begun       there once the first round is in the journal, before it is sent
     lock        held by the one process that may write
-    slot-0, -1  the journal: the step of iteration k in slot k mod 2
+    slot-0, -1  the journal: some steps in one, the next ones in the other, and so by turns
 
 A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
 the round before, the gradients evaluated since, the digests of what is sent and of what was
-consumed. The first has the state at the start of step k in place of sums; for k = 0 only x⁰. A
+consumed. The first has the state at the start of its step in place of sums; for k = 0 only x⁰. A
 checksum runs through all sections, so that neither a torn section nor an old one behind a new one
 is ever read; the slot that is being overwritten is not the one that is needed. State is stored by
 field name and shape, as float64.
@@ -19,14 +19,13 @@ field name and shape, as float64.
 from __future__ import annotations
 
 import fcntl
-import functools
 import json
 import math
 import os
 import secrets
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -35,11 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import StateError
-from hushgrad.runtime.digest import DIGEST, joint_digest
+from hushgrad.runtime.digest import DIGEST, digest, joint_digest
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
-FORMAT = 2
+FORMAT = 3
+STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64]]
@@ -49,49 +49,77 @@ type Facts = dict[str, Any]  # what JSON can hold
 # checksum covers all that follows it and, through the one before, all that precedes.
 _MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQ")
-_IN_HEAD = ("k", "round")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
 NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
+_MOST_LAYOUTS = 64
 _SMALL = 65_536  # bytes that are copied into one piece rather than written as several
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Section(NamedTuple):
     """What was written together."""
 
-    facts: Mapping[str, Any]  # `k`, `round`, and what else JSON can hold
-    arrays: Arrays = MappingProxyType({})
+    k: int
+    round: int
+    arrays: Arrays = _NONE
     blob: bytes = b""
+    facts: Mapping[str, Any] = _NONE  # what else is to be said, if JSON can hold it
 
 
-@functools.lru_cache(maxsize=64)
-def _layout(
-    facts: tuple[tuple[str, Any], ...], names: tuple[str, ...], shapes: tuple[Any, ...]
-) -> bytes:
-    """Which facts and arrays a section has: in most rounds the same as in others."""
-    arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
-    text = json.dumps([dict(facts), arrays]).encode()
-    return text + b" " * (-len(text) % 8)
+class _Layout(NamedTuple):
+    """Which arrays a section has, and its facts: in most rounds the same as in others."""
+
+    shapes: list[tuple[int, ...]]
+    text: bytes
+    n_bytes: int  # of the arrays
+
+    @classmethod
+    def of(cls, arrays: Arrays, facts: Mapping[str, Any]) -> _Layout:
+        named = [(name, *array.shape) for name, array in arrays.items()]
+        text = json.dumps([dict(facts), named]).encode()
+        return cls(
+            [array.shape for array in arrays.values()],
+            text + b" " * (-len(text) % 8),
+            sum(8 * array.size for array in arrays.values()),
+        )
+
+
+_layouts: dict[tuple[str, ...], _Layout] = {}  # the last, by the arrays' names
+
+
+def _layout(arrays: Arrays, facts: Mapping[str, Any]) -> _Layout:
+    if facts:
+        return _Layout.of(arrays, facts)
+    names = tuple(arrays)
+    known = _layouts.get(names)
+    if known is None or known.shapes != [a.shape for a in arrays.values()]:
+        _layouts[names] = known = _Layout.of(arrays, facts)
+        if len(_layouts) > _MOST_LAYOUTS:
+            del _layouts[next(iter(_layouts))]
+    return known
 
 
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
-    facts, arrays, blob = section
-    values = [np.ascontiguousarray(a, _FLOAT) for a in arrays.values()]
-    layout = _layout(
-        tuple([fact for fact in facts.items() if fact[0] not in _IN_HEAD]),
-        tuple(arrays),
-        tuple([a.shape for a in values]),
-    )
-    n_arrays = sum([a.nbytes for a in values])
-    head = _HEAD.pack(facts["k"], facts["round"], len(layout), len(blob), n_arrays)
-    first = [head, layout, blob, bytes(-len(blob) % 8)]
+    k, round_, arrays, blob, facts = section
+    values: Iterable[Any] = arrays.values()
+    for array in values:
+        if array.dtype is not _FLOAT or not array.flags.c_contiguous:
+            values = [np.ascontiguousarray(a, _FLOAT) for a in values]
+            break
+    _, text, n_arrays = _layout(arrays, facts)
+    head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
+    if len(blob) % 8:
+        text += blob + bytes(-len(blob) % 8)
+    else:
+        text += blob
     if n_arrays <= _SMALL:
-        first += values
-        values = []
-    checked = b"".join(first)
-    checksum = joint_digest(checksum, checked, *values)
-    return [b"".join((_MAGIC, checksum, checked)), *values], checksum
+        checked = b"".join((head, text, *values))
+        checksum = digest(checksum + checked)
+        return [_MAGIC + checksum + checked], checksum
+    checksum = joint_digest(checksum, head, text, *values)
+    return [b"".join((_MAGIC, checksum, head, text)), *values], checksum
 
 
 def decode_sections(content: bytes) -> tuple[list[Section], int, bytes]:
@@ -115,9 +143,11 @@ def decode_sections(content: bytes) -> tuple[list[Section], int, bytes]:
         facts, shapes = json.loads(content[layout:blob])
         sections.append(
             Section(
-                {"k": k, "round": round_, **facts},
+                k,
+                round_,
                 dict(_arrays(content, arrays, shapes)),
                 content[blob : blob + n_blob],
+                facts,
             )
         )
         place, checksum = end, found
@@ -165,6 +195,7 @@ class StateDirectory:
             self.secret = self._read_secret()
             self._begun = path / "begun"
             self._slots = [_Slot(path / f"slot-{n}", sync=self._sync) for n in (0, 1)]
+            self._slot = self._slots[1]  # the newer one
         except BaseException:
             os.close(self._lock)
             raise
@@ -215,30 +246,32 @@ class StateDirectory:
 
     # ---- journal
 
-    def read(self) -> dict[int, list[Section]]:
-        """The whole sections of each step that the journal holds, by k."""
-        steps: dict[int, list[Section]] = {}
-        for slot in self._slots:
-            sections = slot.read()
-            if sections:
-                steps[sections[0].facts["k"]] = sections
-        if not steps and self._begun.exists():
+    def read(self) -> list[list[Section]]:
+        """The whole sections of each slot, the older first, those that are empty left out."""
+        found = [(sections, slot) for slot in self._slots if (sections := slot.read())]
+        found.sort(key=lambda pair: pair[0][0].round)
+        if found:
+            self._slot = found[-1][1]
+        elif self._begun.exists():
             raise StateError(
                 f"the journal in '{self.path}' cannot be read, but its run had begun. To begin "
                 "again would send other messages for rounds that neighbours hold. Restore the "
                 "newest state, or start a new run with a new id and directory."
             )
-        return steps
+        return [sections for sections, _ in found]
 
-    def begin(self, k: int, section: Section) -> None:
-        """Write the first section of step k over those of step k − 2."""
-        self._slots[k % 2].write(section, afresh=True)
-        if k == 0:
+    def begin(self, section: Section) -> None:
+        """Write the first section of a slot, over those of the older one."""
+        one, other = self._slots
+        slot = other if self._slot is one else one
+        slot.write(section, afresh=True)
+        self._slot = slot
+        if section.round == 0:
             _write(self._begun, b"")
 
-    def append(self, k: int, section: Section) -> None:
-        """One more section of step k."""
-        self._slots[k % 2].write(section, afresh=False)
+    def append(self, section: Section) -> None:
+        """One more section of the newer slot."""
+        self._slot.write(section, afresh=False)
 
     def close(self) -> None:
         for slot in self._slots:
@@ -294,8 +327,12 @@ class _Slot:
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
         """Write bytes and arrays from a place on; gives where they end."""
-        total = sum([memoryview(piece).nbytes for piece in pieces])
-        count = os.pwritev(self._file, pieces, place)
+        if len(pieces) == 1:
+            total = len(pieces[0])
+            count = os.pwrite(self._file, pieces[0], place)
+        else:
+            total = sum([memoryview(piece).nbytes for piece in pieces])
+            count = os.pwritev(self._file, pieces, place)
         if count < total:  # a disk that fills up; if nothing fits any more, that is an error
             rest = memoryview(b"".join(pieces))[count:]
             while rest:

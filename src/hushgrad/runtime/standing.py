@@ -47,8 +47,8 @@ def read_standing(state: Path) -> Standing | None:
     try:
         belongs = json.loads((state / "run.json").read_text(encoding="utf-8"))
         starts = int((state / "starts").read_text()) if (state / "starts").exists() else 0
-        steps = [_sections(state / f"slot-{n}") for n in (0, 1)]
-        last = max((s for s in steps if s), key=lambda s: s[0].facts["k"], default=None)
+        slots = [_sections(state / f"slot-{n}") for n in (0, 1)]
+        last = max((s for s in slots if s), key=lambda s: s[0].round, default=None)
         return Standing(
             agent=belongs["agent"],
             run=belongs["run"],
@@ -67,20 +67,15 @@ def _sections(slot: Path) -> list[Section]:
 def _position(sections: list[Section] | None) -> dict[str, Any]:
     if sections is None:
         return {"iteration": 0, "round": None, "status": None, "is_settled": False}
-    head: dict[str, Any] = dict(sections[0].facts)
-    if head.get("is_final"):
+    head, last = sections[0], sections[-1]
+    if head.facts.get("is_final"):
         return {
-            "iteration": head["k"],
-            "round": head["round"] - 1,
-            "status": head["status"],
+            "iteration": head.k,
+            "round": head.round - 1,
+            "status": head.facts["status"],
             "is_settled": any(section.facts.get("is_settled") for section in sections),
         }
-    return {
-        "iteration": head["k"],
-        "round": sections[-1].facts["round"],
-        "status": None,
-        "is_settled": False,
-    }
+    return {"iteration": last.k, "round": last.round, "status": None, "is_settled": False}
 
 
 def is_locked(state: Path) -> bool:

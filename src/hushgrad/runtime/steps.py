@@ -41,9 +41,10 @@ class Steps:
         self._view = OneAgent(replace(local, gradient=self._gradient))
         self._told: deque[Vector] = deque()  # gradients from the journal
         self.gradients: list[Vector] = []  # evaluated since the last `record`
-        self.sums: tuple[NDArray[np.float64], ...] = ()  # of the round before, if this step had one
+        self._n_past = 0  # of these, before the present step: its state holds what they gave
+        self._sums: tuple[NDArray[np.float64], ...] = ()  # of the round before
         self._state_type = type(self._nameless_state())
-        self.k, self.round, self.first = 0, 0, 0
+        self.k, self.round = 0, 0
 
     def _nameless_state(self) -> Any:
         """A state of the algorithm's, for its type only."""
@@ -65,8 +66,8 @@ class Steps:
         self._begin(0, self.algorithm.init(self._view, self._x0[None, :, None]), 0)
 
     def _begin(self, k: int, state: Any, round_: int) -> None:
-        self.k, self.state, self.round, self.first = k, state, round_, round_
-        self.sums, self.was_awake = (), False
+        self.k, self.state, self.round, self.was_awake = k, state, round_, False
+        self._n_past = len(self.gradients)
         self._view.bind(k)
         is_first = k == 0 and self.algorithm.first_differs
         step = self.algorithm.first if is_first else self.algorithm.step
@@ -84,16 +85,14 @@ class Steps:
         return self._answer(self._view.incoming(self._asked, self._own, box))
 
     def _answer(self, sums: tuple[NDArray[np.float64], ...]) -> bool:
+        self._sums = sums
+        self.round += 1
         try:
             asked = self._step.send(reply(self._asked, sums))
         except StopIteration as end:
             self.state = end.value
-            self.gradients = []  # what the step evaluated last is in its state
             self.k += 1
-            self.round += 1
             return True
-        self.sums = sums
-        self.round += 1
         self._ask(asked)
         return False
 
@@ -110,25 +109,26 @@ class Steps:
 
     def final(self, facts: dict[str, Any], blob: bytes) -> Section:
         """What a run ends with."""
-        head = {"k": self.k, "round": self.round, "is_final": True}
-        return Section(head | facts, self._fields(), blob)
+        return Section(self.k, self.round, self._fields(), blob, {"is_final": True} | facts)
 
     def _fields(self) -> dict[str, NDArray[np.float64]]:
         return dict(zip(self.state._fields, self.state, strict=True))
 
-    def record(self, facts: dict[str, Any], blob: bytes, *, is_first: bool = False) -> Section:
-        """What the present round adds: gradients since the one before, and its sums or, in the
-        first round of a step, the state.
+    def record(self, blob: bytes, *, is_head: bool) -> Section:
+        """What the present round adds: the sums of the round before and the gradients since; at
+        the head of a slot, in the first round of a step, the state in place of all before it.
         """
-        if not is_first:
-            arrays = {f"sum {e}": total for e, total in enumerate(self.sums)}
+        gradients = self.gradients
+        self.gradients = []
+        if not is_head:
+            arrays = {f"sum {e}": total for e, total in enumerate(self._sums)}
+        elif self.k == 0:  # the state follows from x⁰ and the gradients at it
+            arrays = {"x0": self._x0}
         else:
-            arrays = {"x0": self._x0} if self.k == 0 else self._fields()
-        if self.gradients:
-            for n, g in enumerate(self.gradients):
-                arrays[f"gradient {n}"] = g
-            self.gradients = []
-        return Section({"k": self.k, "round": self.round, **facts}, arrays, blob)
+            arrays, gradients = self._fields(), gradients[self._n_past :]
+        for n, g in enumerate(gradients):
+            arrays[f"gradient {n}"] = g
+        return Section(self.k, self.round, arrays, blob)
 
     def check(self) -> None:
         """Refuse numbers that no neighbour would take."""
@@ -140,11 +140,11 @@ class Steps:
                 )
 
     def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
-        """Rerun a step to its last written round; `check` sees every round with its section."""
+        """Rerun a slot's steps to its last round; `check` sees every round with its section."""
         head = sections[0]
         if head.facts.get("is_final"):
             self._restore(head)
-            self.round = head.facts["round"]
+            self.round = head.round
             return
         self._told = deque(
             array
@@ -152,21 +152,19 @@ class Steps:
             for name, array in section.arrays.items()
             if name.startswith("gradient ")
         )
-        if head.facts["k"] == 0:
+        if head.k == 0:
             self._x0 = np.array(head.arrays["x0"])
             self.begin()
         else:
             self._restore(head)
-            self._begin(self.k, self.state, head.facts["round"])
+            self._begin(self.k, self.state, head.round)
         for section in sections:
             if section is not head:
-                total = tuple(a for name, a in section.arrays.items() if name.startswith("sum "))
-                if self._answer(total):
-                    raise ReplayError(f"step {self.k - 1} ends earlier than its journal.")
-            if section.facts["round"] != self.round:
+                self._answer_again(section)
+            if (section.k, section.round) != (self.k, self.round):
                 raise ReplayError(
-                    f"the journal has round {section.facts['round']} where the step has "
-                    f"{self.round}."
+                    f"the journal has round {section.round} of step {section.k} where the rerun "
+                    f"has round {self.round} of step {self.k}."
                 )
             check(section)
         if self._told or self.gradients:
@@ -175,8 +173,14 @@ class Steps:
                 "the version and configuration that wrote it."
             )
 
+    def _answer_again(self, section: Section) -> None:
+        """Give the sums that were written with a round, which is then the present one."""
+        sums = tuple(np.array(a) for name, a in section.arrays.items() if name.startswith("sum "))
+        if self._answer(sums):
+            self.go_on()
+
     def _restore(self, head: Section) -> None:
-        self.k = head.facts["k"]
+        self.k = head.k
         stored = {n: np.array(a) for n, a in head.arrays.items() if not n.startswith("gradient ")}
         if set(stored) != set(self._state_type._fields):
             raise ReplayError(

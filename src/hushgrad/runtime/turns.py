@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from operator import is_not
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import ReplayError, StateError
 from hushgrad.runtime.config import RunConfig
-from hushgrad.runtime.digest import DIGEST, digest
-from hushgrad.runtime.journal import Section, StateDirectory
+from hushgrad.runtime.digest import DIGEST, joint_digest
+from hushgrad.runtime.journal import STEPS, Section, StateDirectory
 from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
 from hushgrad.runtime.wire import Data, encode_data
+
+_FLAGS = 8  # bytes
+_STILL, _STOP = 1, 2
 
 
 class Turns:
@@ -46,15 +49,15 @@ class Turns:
 
     def begin(self) -> None:
         """From the journal, or from the beginning."""
-        steps = self._state.read()
-        if not steps:
+        slots = self._state.read()
+        if not slots:
             self.steps.begin()
             self._commit(b"", is_new=True)
             return
-        last = max(steps)
-        for k in (last - 1, last):
-            if k in steps:
-                self._replay(steps[k])
+        if len(slots) == 2 and slots[0][-1].round + 1 != slots[1][0].round:
+            del slots[0]  # damaged in the middle
+        for sections in slots:
+            self._replay(sections)
         if not self.frames and not self.is_settled:
             raise StateError(
                 f"the journal in '{self._state.path}' has the end of the run, but lost the last "
@@ -71,10 +74,9 @@ class Turns:
 
     def _compare(self, section: Section) -> None:
         """The messages that a rerun gives with those that were committed."""
-        stop, sent, consumed = self._cut(section.blob)
+        flags, stop, sent, consumed = self._cut(section.blob)
+        self._is_still, self._must_stop = bool(flags & _STILL), bool(flags & _STOP)
         self._stopping.bits = int.from_bytes(stop, "little")
-        self._is_still = bool(section.facts["is_still"])
-        self._must_stop = bool(section.facts["must_stop"])
         if self._encode() != sent:
             raise ReplayError(
                 f"rerun from its journal, round {self.round} gives other messages than were "
@@ -83,11 +85,15 @@ class Turns:
             )
         self._note_consumed(self.round, consumed)
 
-    def _cut(self, blob: bytes) -> tuple[bytes, bytes, bytes]:
-        """The stop bits, the digests sent and the digests consumed, as `_commit` joined them."""
-        first = self._stopping.n_bytes
-        second = first + DIGEST * len(self._peers)
-        return blob[:first], blob[first:second], blob[second:]
+    def _cut(self, blob: bytes) -> tuple[int, bytes, bytes, bytes]:
+        """Flags, stop bits, the digest of all that is sent and the digests of what was consumed,
+        as `_commit` joined them.
+        """
+        first = _FLAGS
+        second = first + self._stopping.n_bytes
+        third = second + DIGEST
+        flags = int.from_bytes(blob[:first], "little")
+        return flags, blob[first:second], blob[second:third], blob[third:]
 
     def _note_consumed(self, round_: int, digests: bytes) -> None:
         """What came before `round_` was committed, in the order of the peers' numbers."""
@@ -128,46 +134,46 @@ class Turns:
         return bool(np.abs(self.steps.x - before).max() <= self._run.tolerance * lam)
 
     def _encode(self) -> bytes:
-        """Make the frames of the present round; gives the digests of all."""
+        """Make the frames of the present round; gives the digest of all that are different."""
         stop, mail, round_ = self._stopping.encode(), self.steps.mail, self.steps.round
         frames: dict[int, bytes] = {}
-        seen: list[bytes] = []
+        different: list[bytes] = []
         last: Any = None
-        frame = tag = b""
         for j in self._peers:
             payload = mail.get(j, ())
             # a Pull sends one to all
             if last is None or len(payload) != len(last) or any(map(is_not, payload, last)):
-                frame = encode_data(round_, stop, payload)
-                tag, last = digest(frame), payload
-            frames[j] = frame
-            seen.append(tag)
+                different.append(encode_data(round_, stop, payload))
+                last = payload
+            frames[j] = different[-1]
         self.round = round_
         self.frames[round_] = frames
         self.frames.pop(round_ - 2, None)
-        return b"".join(seen)
+        return joint_digest(*different)
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
+        """Write the present round down; `is_new`: the first of its step."""
         steps = self.steps
         steps.check()
-        blob = b"".join((self._stopping.encode(), self._encode(), consumed))
-        facts = {"is_still": self._is_still, "must_stop": self._must_stop}
-        section = steps.record(facts, blob, is_first=is_new)
-        started = time.perf_counter()
-        if is_new:
-            self._state.begin(steps.k, section)
+        flags = (self._is_still * _STILL | self._must_stop * _STOP).to_bytes(_FLAGS, "little")
+        blob = b"".join((flags, self._stopping.encode(), self._encode(), consumed))
+        is_head = is_new and steps.k % STEPS == 0
+        section = steps.record(blob, is_head=is_head)
+        started = perf_counter()
+        if is_head:
+            self._state.begin(section)
         else:
-            self._state.append(steps.k, section)
-        self._stats.commit_seconds.add(time.perf_counter() - started)
+            self._state.append(section)
+        self._stats.commit_seconds.add(perf_counter() - started)
 
     def _finish(self, consumed: bytes) -> None:
         status = Status.CONVERGED if self._must_stop else Status.DONE
-        self._state.begin(self.steps.k, self.steps.final({"status": str(status)}, consumed))
+        self._state.begin(self.steps.final({"status": str(status)}, consumed))
         self.status = status
 
     def settle(self) -> None:
         """Every neighbour has finished: nobody will ask for the last message again."""
         if not self.is_settled:
-            facts = {"k": self.steps.k, "round": self.steps.round, "is_settled": True}
-            self._state.append(self.steps.k, Section(facts))
+            facts = {"is_settled": True}
+            self._state.append(Section(self.steps.k, self.steps.round, facts=facts))
             self.is_settled = True
