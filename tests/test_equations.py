@@ -154,17 +154,26 @@ def test_transcripts_of_recorder_and_agents_agree_message_by_message(row, networ
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["PDGDS", "PDGDS isotropic", "PDGNDS square", "ADDOPT"])
-def test_long_vectors_in_pieces_are_whole_ones(name, monkeypatch):
-    algorithm = (
-        hg.PDGDS(split=hg.splits.isotropic()) if "isotropic" in name else ROWS[name].algorithm
-    )
+def in_pieces(monkeypatch, algorithm, network):
+    """A run with whole vectors, and one in which two numbers are long already."""
 
     def run():
-        network = cases.undirected()
         return cases.trajectory(algorithm, Q.problem, network, Q.x0, 20, seed=SEED, engine="agents")
 
     whole = run()
-    monkeypatch.setattr("hushgrad.simulate.agent._BLOCK", 2)
     assert Q.x0.shape[1] > 2
-    np.testing.assert_array_equal(run(), whole)
+    for module in ("agent", "long"):
+        monkeypatch.setattr(f"hushgrad.simulate.{module}.PIECE", 2)
+    return whole, run()
+
+
+@pytest.mark.parametrize(("row", "network"), list(networks()))
+def test_long_vectors_in_pieces_are_whole_ones(row, network, monkeypatch):
+    whole, pieces = in_pieces(monkeypatch, row.algorithm, network)
+    np.testing.assert_array_equal(pieces, whole)
+
+
+def test_shares_of_long_vectors_too(monkeypatch):
+    algorithm = hg.PDGDS(split=hg.splits.isotropic())
+    whole, pieces = in_pieces(monkeypatch, algorithm, cases.undirected())
+    np.testing.assert_array_equal(pieces, whole)

@@ -32,16 +32,8 @@ class Matrix:
     """Weights on links. ``A @ u`` gives terms; only a driver computes with them."""
 
     links: Links = Links.GRAPH
-
-    @property
-    def sender_knows(self) -> bool:
-        """Whether the sender can weigh: a Push may carry it."""
-        return True
-
-    @property
-    def receiver_knows(self) -> bool:
-        """Whether the receiver can weigh: a Pull may carry it."""
-        return False
+    sender_knows: bool = True  # so that it can weigh: a Push may carry it
+    receiver_knows: bool = False  # the same, and a Pull
 
     def __matmul__(self, vector: Array) -> Terms:
         return Terms(((self, vector),))
@@ -63,13 +55,9 @@ class Public(Matrix):
 
     name: str
 
-    @property
-    def sender_knows(self) -> bool:
-        return self.name != "R"
-
-    @property
-    def receiver_knows(self) -> bool:
-        return self.name != "C"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sender_knows", self.name != "R")
+        object.__setattr__(self, "receiver_knows", self.name != "C")
 
 
 @dataclass(frozen=True)
@@ -78,13 +66,9 @@ class Lazy(Matrix):
 
     of: Public
 
-    @property
-    def sender_knows(self) -> bool:
-        return self.of.sender_knows
-
-    @property
-    def receiver_knows(self) -> bool:
-        return self.of.receiver_knows
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sender_knows", self.of.sender_knows)
+        object.__setattr__(self, "receiver_knows", self.of.receiver_knows)
 
 
 @dataclass(frozen=True)

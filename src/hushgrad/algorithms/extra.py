@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hushgrad.algorithms.base import Stepping
-from hushgrad.exchange import Array, Lazy, Pull, Step
+from hushgrad.exchange import Array, Pull, Step
 from hushgrad.mixing import Kind
 
 
@@ -39,5 +39,5 @@ class EXTRA(Stepping):
 
     def step(self, agent: Any, s: EXTRAState) -> Step[EXTRAState]:
         h = self.lam(agent) * agent.gradient(s.x)
-        mixed = yield Pull(Lazy(agent.W) @ (2.0 * s.x - s.x_prev))
+        mixed = yield Pull(agent.M @ (2.0 * s.x - s.x_prev))
         return EXTRAState(x=mixed - (h - s.h_prev), x_prev=s.x, h_prev=h)

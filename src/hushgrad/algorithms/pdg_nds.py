@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from hushgrad.algorithms.base import Private
 from hushgrad.errors import AlgorithmError
-from hushgrad.exchange import Array, Lazy, Links, Push, Square, Step
+from hushgrad.exchange import Array, Links, Push, Square, Step
 from hushgrad.mixing import Kind, Network
 
 _NEAR_MINUS_ONE = -0.5  # below, the stable stepsize of "square" is under an eighth of 1/L
@@ -78,7 +78,7 @@ class PDGNDS(Private):
     def step(self, agent: Any, s: PDGNDSState) -> Step[PDGNDSState]:
         h = self.lam(agent) * agent.gradient(s.x)
         if self.form == "lazy":
-            mixed = Lazy(agent.W) @ (2.0 * s.x - s.x_prev)
+            mixed = agent.M @ (2.0 * s.x - s.x_prev)
         else:
             mixed = 2 * (agent.W @ s.x) - Square(agent.W) @ s.x_prev
         x = yield Push(mixed - self.B(agent, self.links) @ (h - s.h_prev))

@@ -20,7 +20,7 @@ from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section
 from hushgrad.runtime.wire import is_finite
-from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector
+from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector, plain
 
 
 def _is_asleep(asked: Round) -> bool:
@@ -71,7 +71,7 @@ class Steps:
         self._view.bind(k)
         is_first = k == 0 and self.algorithm.first_differs
         step = self.algorithm.first if is_first else self.algorithm.step
-        self._step: Step[Any] = step(self._view, state)
+        self._step: Step[Any] = step(self._view, self._view.lengthened(state))
         self._ask(next(self._step))
 
     def _ask(self, asked: Round) -> None:
@@ -90,7 +90,7 @@ class Steps:
         try:
             asked = self._step.send(reply(self._asked, sums))
         except StopIteration as end:
-            self.state = end.value
+            self.state = self._view.computed(end.value)
             self.k += 1
             return True
         self._ask(asked)
@@ -121,7 +121,7 @@ class Steps:
         gradients = self.gradients
         self.gradients = []
         if not is_head:
-            arrays = {f"sum {e}": total for e, total in enumerate(self._sums)}
+            arrays = {f"sum {e}": plain(total) for e, total in enumerate(self._sums)}
         elif self.k == 0:  # the state follows from x⁰ and the gradients at it
             arrays = {"x0": self._x0}
         else:

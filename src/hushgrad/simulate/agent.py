@@ -33,14 +33,15 @@ from hushgrad.exchange import (
     exchanges,
     reply,
 )
+from hushgrad.simulate.long import PIECE, Long, pieces
 from hushgrad.simulate.view import Slots, View
 
 # One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
 _AHEAD = 256  # iterations
 _MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
-_BLOCK = 8_192  # numbers of a long vector that are worked on together: they stay in the cache
 
 type Vector = NDArray[np.float64]  # (d,)
+type Mail = list[tuple[int, Vector]]  # (receiver, message)
 type Payload = tuple[
     Vector | None, ...
 ]  # one entry per exchange of the round, None where a link is silent
@@ -74,8 +75,12 @@ class OneAgent(View):
     xp = np
     ones = np.ones((1, 1, 1))
 
-    def __init__(self, local: Local, k: int = 0):
-        self.local = local
+    def __init__(self, local: Local, k: int = 0, *, room: int = 0):
+        """`room`: words that stay free before each message of a Push, for who carries it."""
+        self.local, self._room = local, room
+        self.letters: Array | None = None  # the messages of the last Push with room before each
+        self._receivers = {Links.NONE: (), **local.receivers}
+        self._orders: dict[tuple[int, ...], list[int]] = {}
         self._known: dict[Links, Slots] = {}
         self._kept: dict[object, Any] = {}
         self._drawn: dict[object, tuple[int, NDArray[np.float64]]] = {}
@@ -88,12 +93,29 @@ class OneAgent(View):
         self.k, self.counter = float(k), k
 
     def gradient(self, x: Array) -> Array:
-        return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
+        if isinstance(x, Long):
+            return Long.of(self.local.gradient(x.numbers))
+        return self.local.gradient(x[0, :, 0])[None, :, None]
 
     def kept[T](self, key: object, make: Callable[[], T]) -> T:
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
+        try:
+            return self._kept[key]
+        except KeyError:
+            self._kept[key] = found = make()
+            return found
+
+    def lengthened(self, state: Any) -> Any:
+        """A state for a step: long vectors as such."""
+        if max([u.size for u in state]) <= PIECE:
+            return state
+        return type(state)(*[Long.of(u[0, :, 0]) if u.size > PIECE else u for u in state])
+
+    def computed(self, state: Any) -> Any:
+        """A state as arrays."""
+        for u in state:
+            if type(u) is Long:
+                return type(state)(*[plain(u) for u in state])
+        return state
 
     # ---- draws
 
@@ -182,75 +204,88 @@ class OneAgent(View):
 
     def outgoing(self, asked: Round) -> tuple[dict[int, Payload], list[Vector]]:
         """What goes to each receiver, and for each exchange what stays here."""
+        self.letters = None
         if type(asked) is Push:
-            out, own = self._push(asked)
-            return {i: (message,) for i, message in out.items()}, [own]
+            out, own = self._push(asked, self._room)
+            return {i: (message,) for i, message in out}, [own]
         pushed = [
-            self._pull(exchange) if isinstance(exchange, Pull) else self._push(exchange)
+            self._pull(exchange) if isinstance(exchange, Pull) else self._push(exchange, 0)
             for exchange in exchanges(asked)
         ]
-        receivers = sorted({i for out, _ in pushed for i in out})
-        mail = {i: tuple([out.get(i) for out, _ in pushed]) for i in receivers}
-        return mail, [own for _, own in pushed]
+        by_receiver = [(dict(out), own) for out, own in pushed]
+        receivers = sorted({i for out, _ in by_receiver for i in out})
+        mail = {i: tuple([out.get(i) for out, _ in by_receiver]) for i in receivers}
+        return mail, [own for _, own in by_receiver]
 
     def incoming(
         self, asked: Round, own: list[Vector], box: Mapping[int, Payload]
     ) -> tuple[Array, ...]:
         """The sums that a step gets back, in the order of the senders' numbers."""
         me = self.local.number
-        senders = sorted((*box, me))
+        came = tuple(box)
+        senders = self._orders.get(came)
+        if senders is None:
+            self._orders[came] = senders = sorted((*box, me))
         if type(asked) is Push:
-            return (_sum([own[0] if j == me else box[j][0] for j in senders])[None, :, None],)
+            return (_shaped(_sum([_lift(own[0] if j == me else box[j][0]) for j in senders])),)
         sums: list[Array] = []
         for e, exchange in enumerate(exchanges(asked)):
             parts = [own[e] if j == me else box[j][e] for j in senders]
             if isinstance(exchange, Pull):
                 into = self._row(exchange.matrix)
                 parts = [
-                    vector if j == me or vector is None else into[j] * vector
+                    vector if j == me or vector is None else into[j] * _lift(vector)
                     for j, vector in zip(senders, parts, strict=True)
                 ]
-            sums.append(_sum([vector for vector in parts if vector is not None])[None, :, None])
+            came_in = [_lift(vector) for vector in parts if vector is not None]
+            sums.append(_shaped(_sum(came_in)))
         return tuple(sums)
 
-    def _pull(self, exchange: Pull) -> tuple[dict[int, Vector], Vector]:
-        """({receiver: message}, own share) of what receivers weigh."""
+    def _pull(self, exchange: Pull) -> tuple[Mail, Vector]:
+        """(receivers with the message, own share) of what receivers weigh."""
         matrix = exchange.matrix
-        vector: Vector = exchange.vector[0, :, 0]
+        message = _flat(exchange.vector)
+        vector = _lift(message)
         weights = self._public(matrix)
         if isinstance(matrix, Lazy):
             half = 0.5 * vector
             own = weights.own * half + half
         else:
             own = weights.own * vector
-        return dict.fromkeys(self.local.receivers[matrix.links], vector), own
+        return [(i, message) for i in self._receivers[matrix.links]], _numbers(own)
 
-    def _push(self, exchange: Push) -> tuple[dict[int, Vector], Vector]:
-        """({receiver: message}, own share) of what this agent weighs: columns add up to one, so
-        the own share is what remains of the whole.
+    def _push(self, exchange: Push, room: int) -> tuple[Mail, Vector]:
+        """(receivers with their messages, own share) of what this agent weighs: columns add up to
+        one, so the own share is what remains of the whole.
         """
         links = exchange.terms.links
-        receivers = self.local.receivers[links] if links is not Links.NONE else ()
-        wholes: list[Vector] = []
-        blocks: list[tuple[Any, Vector | None]] = []  # weights and vector, or shares as they are
+        receivers = self._receivers[links]
+        wholes: list[Any] = []  # (d,) or long
+        blocks: list[tuple[Any, Any]] = []  # weights and vector, or shares as they are and None
         for matrix, vector in exchange.terms.parts:
             if isinstance(matrix, Shares):
                 shares = vector[1][:, :, 0]
-                wholes.append(vector[0][0, :, 0] + shares.sum(0))
+                wholes.append(_flat(vector[0]) + shares.sum(0))
                 blocks.append((shares, None))
             else:
-                whole = vector[0, :, 0]
+                whole = vector if isinstance(vector, Long) else vector[0, :, 0]
                 wholes.append(whole)
                 if receivers and matrix.links is not Links.NONE:
                     blocks.append((self._weights(matrix, links), whole))
         if not blocks:
-            return {}, _sum(wholes)
-        messages, own = _divide(blocks, wholes)
+            return [], _numbers(_sum(wholes))
+        first = wholes[0]
+        dim = first.dim if isinstance(first, Long) else len(first)
+        letters, own = np.empty((len(receivers), room + dim)), np.empty(dim)
+        messages = letters[:, room:] if room else letters
+        _divide(blocks, wholes, messages, own)
         if exchange.over is None:
-            return dict(zip(receivers, messages, strict=True)), own
+            if room:
+                self.letters = letters
+            return list(zip(receivers, messages, strict=True)), own
         awake = np.asarray(exchange.over).ravel() > 0
         found = zip(receivers, messages, awake.tolist(), strict=True)
-        return {i: message for i, message, is_awake in found if is_awake}, own
+        return [(i, message) for i, message, is_awake in found if is_awake], own
 
     def _weights(self, matrix: Matrix, links: Links) -> Array:
         """(receivers, 1) weights for those whom these links reach; 0 where the matrix does not."""
@@ -283,26 +318,24 @@ def _letter(matrix: Matrix) -> str:
     return matrix.name
 
 
-def _divide(blocks: list[tuple[Any, Vector | None]], wholes: list[Vector]) -> tuple[Array, Vector]:
+def _divide(blocks: list[tuple[Any, Any]], wholes: list[Any], messages: Array, own: Vector) -> None:
     """Messages (receivers, d), the sum of the blocks, and what remains of the wholes (d,)."""
-    dim = len(wholes[0])
-    messages, own = np.empty((len(blocks[0][0]), dim)), np.empty(dim)
-    if dim <= _BLOCK:
+    dim = len(own)
+    if dim <= PIECE:
         _divide_piece(blocks, wholes, messages, own)
-        return messages, own
-    for start in range(0, dim, _BLOCK):
-        piece = slice(start, start + _BLOCK)
+        return
+    for where in pieces(dim):
+        known = {id(whole): _piece(whole, where) for whole in wholes}
         _divide_piece(
-            [(w[:, piece], None) if u is None else (w, u[piece]) for w, u in blocks],
-            [whole[piece] for whole in wholes],
-            messages[:, piece],
-            own[piece],
+            [(w[:, where], None) if u is None else (w, known[id(u)]) for w, u in blocks],
+            list(known.values()),
+            messages[:, where],
+            own[where],
         )
-    return messages, own
 
 
 def _divide_piece(
-    blocks: list[tuple[Any, Vector | None]], wholes: list[Vector], messages: Array, own: Vector
+    blocks: list[tuple[Any, Any]], wholes: list[Vector], messages: Array, own: Vector
 ) -> None:
     (weights, vector), *others = blocks
     np.multiply(weights, 1.0 if vector is None else vector, messages)
@@ -311,7 +344,11 @@ def _divide_piece(
     np.subtract(_sum(wholes), np.add.reduce(messages), own)
 
 
-def _sum(vectors: list[Any]) -> Vector:
+def _piece(vector: Any, where: slice) -> Vector:
+    return vector.piece(where) if isinstance(vector, Long) else vector[where]
+
+
+def _sum(vectors: list[Any]) -> Any:
     """From the first to the last; none of them is changed."""
     if len(vectors) == 1:
         return vectors[0]
@@ -319,6 +356,30 @@ def _sum(vectors: list[Any]) -> Vector:
     for vector in vectors[2:]:
         total += vector
     return total
+
+
+def _flat(vector: Array) -> Vector:
+    """(d,) of (1, d, 1)."""
+    return vector.numbers if isinstance(vector, Long) else vector[0, :, 0]
+
+
+def _numbers(vector: Vector | Long) -> Vector:
+    return vector.numbers if isinstance(vector, Long) else vector
+
+
+def _lift(vector: Any) -> Any:
+    """Of (d,), what is to be computed piece by piece if it is long."""
+    return vector if isinstance(vector, Long) or len(vector) <= PIECE else Long.of(vector)
+
+
+def _shaped(vector: Any) -> Any:
+    """(d,) as an algorithm sees it."""
+    return vector if isinstance(vector, Long) else vector[None, :, None]
+
+
+def plain(vector: Any) -> Array:
+    """(1, d, 1), computed."""
+    return vector.array if isinstance(vector, Long) else vector
 
 
 class AgentDriver:
@@ -338,7 +399,7 @@ class AgentDriver:
             if self.k == 0 and self.algorithm.first_differs
             else self.algorithm.step
         )
-        self._step: Step[Any] = step(self._view, self.state)
+        self._step: Step[Any] = step(self._view, self._view.lengthened(self.state))
         self._asked: Round = next(self._step)
         self._mail, self._own = self._view.outgoing(self._asked)
 
@@ -362,7 +423,7 @@ class AgentDriver:
         try:
             self._asked = self._step.send(reply(self._asked, sums))
         except StopIteration as end:
-            self.state = end.value
+            self.state = self._view.computed(end.value)
             self.k += 1
             self._begin()
             return True

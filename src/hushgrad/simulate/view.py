@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hushgrad.draws import ONCE, Stream, uniforms
-from hushgrad.exchange import IDENTITY, Array, Columns, Links, Public, Shares, Terms
+from hushgrad.exchange import IDENTITY, Array, Columns, Lazy, Links, Public, Shares, Terms
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class View(abc.ABC):
     W = Public("W")
     R = Public("R")
     C = Public("C")
+    M = Lazy(W)  # (I + W) / 2
 
     xp: Any  # numpy or jax.numpy
     k: Any  # float, from 0
