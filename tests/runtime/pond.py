@@ -17,7 +17,7 @@ from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
 from hushgrad.runtime.turns import Turns
 from hushgrad.runtime.weights import Ends
-from hushgrad.runtime.wire import Kind, Parser, limits
+from hushgrad.runtime.wire import Kind, Parser, limits, room
 from hushgrad.simulate.team import locals_of
 
 
@@ -37,7 +37,7 @@ class Node:
             directory / str(local.number), run=run.id, agent=str(local.number), durability="process"
         )
         local = replace(local, gradient=gradient, draws=draws)
-        steps = Steps(run.algorithm, local, x0)
+        steps = Steps(run.algorithm, local, x0, room=room(0))
         self.turns = Turns(run, steps, Stopping(None), self.state, near, Stats())
         peers = {i: Peer(i, str(i), "both", False) for i in near}
         card = Card(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))

@@ -46,6 +46,7 @@ from hushgrad.runtime.stopping import Stopping
 from hushgrad.runtime.transport import TLS, Transport
 from hushgrad.runtime.turns import Turns
 from hushgrad.runtime.weights import Ends
+from hushgrad.runtime.wire import room
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -245,7 +246,8 @@ class Agent:
         local = local_of(self.config, hub, links, gradient, state.secret)
         if known is None:  # kept once they are found to do
             state.store_links(links)
-        steps = Steps(self.config.run.algorithm, local, self._x0)
+        space = room(stopping.n_bytes)
+        steps = Steps(self.config.run.algorithm, local, self._x0, room=space)
         self._turns = turns = Turns(
             self.config.run, steps, stopping, state, session.peers, self.stats
         )
@@ -278,18 +280,20 @@ class Agent:
 
     def _advance(self, hub: Hub, turns: Turns) -> None:
         """Where nobody follows the iterations: a turn at once, where the last message came in."""
+        session = hub.session
         try:
             while (
-                hub.session.is_complete
+                not session.missing
+                and session.is_complete
                 and hub.failure is None
                 and turns.status is None
                 and self._slow_turns < SLOW_TURNS
                 and not self._is_asked_to_stop
             ):
-                self._turned(hub, turns, self._timed(turns.turn, hub.session.take()))
+                self._turned(hub, turns, self._timed(turns.turn, session.take()))
         except Exception as error:  # the agent's task raises it
             hub.fail(error)
-        if hub.session.is_complete or turns.status is not None:
+        if turns.status is not None or session.is_complete:
             hub.wake()
 
     def _turned(self, hub: Hub, turns: Turns, has_ended: bool) -> bool:

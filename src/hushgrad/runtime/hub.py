@@ -32,7 +32,7 @@ from hushgrad.runtime.session import Peer, Session
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.transport import HANDSHAKE, Transport, refusal
 from hushgrad.runtime.weights import Row
-from hushgrad.runtime.wire import Frame, Kind
+from hushgrad.runtime.wire import Bytes, Frame, Kind
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -165,21 +165,25 @@ class Hub:
 
     # ---- sending
 
-    def commit(self, round_: int, frames: Mapping[int, bytes], sizes: tuple[int, ...]) -> None:
+    def commit(self, round_: int, frames: Mapping[int, Bytes], sizes: tuple[int, ...]) -> None:
         """Send a round that is in the journal."""
-        self.refuse_all(self.session.commit(round_, frames, sizes))
-        self._check_reach()
+        misfits = self.session.commit(round_, frames, sizes)
+        if misfits:
+            self.refuse_all(misfits)
+        if round_ == self.reach.diameter:
+            self._check_reach()
         self.send_round()
 
     def send_round(self) -> None:
         """The present round to everyone who is here; the others get it when they come."""
         self.check()
         self._waits_since = self.loop.time()
+        session, sent = self.session, self._stats.sent
         for j, link in tuple(self._links.items()):
-            link.send(self.session.frame(j))
-            self._stats.sent[self.session.peers[j].name] += 1
+            link.send(session.frame(j))
+            sent[session.peers[j].name] += 1
 
-    def broadcast(self, frame: bytes) -> None:
+    def broadcast(self, frame: Bytes) -> None:
         for link in tuple(self._links.values()):
             link.send(frame)
 
@@ -250,6 +254,30 @@ class Hub:
             self._tell_on(news, link)
             self.pledges.check()
 
+    def hear_due(self, link: Link, whole: bytes) -> bool:
+        """The message that is due, alone; False if it is anything else, which `hear` is told."""
+        peer, n = link.peer, link.due
+        if peer is None or not link.is_open or not self.session.accept_due(peer, n, whole):
+            return False
+        link.due = n + 1
+        self._stats.received[peer.name] += 1
+        self._took(link, peer, n)
+        return True
+
+    def _took(self, link: Link, peer: Peer, n: int) -> None:
+        """A new message is here, of the present round or the next."""
+        link.has_helped = True
+        if self._objection:
+            self._objection.pop(peer.number, None)
+        session = self.session
+        if n != session.wanted:
+            return
+        self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
+        if not session.missing and session.wanted == session.round:
+            if session.round == self.reach.diameter:
+                self._check_reach()  # again, since the agent may have been started in this round
+            self.complete()
+
     def _accept(self, link: Link, peer: Peer, frame: Frame) -> None:
         """Rounds follow each other on a connection, from the one that this agent's HELLO needs."""
         self._stats.received[peer.name] += 1
@@ -263,12 +291,7 @@ class Hub:
         if not is_new:  # it came over the connection before, too
             self._stats.duplicates += 1
             return
-        self._helped(link, peer)
-        if frame.round == self.session.wanted:
-            self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
-        if self.session.is_complete:
-            self._check_reach()  # again, since the agent may have been started in this round
-            self.complete()
+        self._took(link, peer, frame.round)
 
     def _check_reach(self) -> None:
         if self.session.round == self.reach.diameter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from hushgrad.errors import AgentError, IdentityError, WireError
 from hushgrad.runtime.session import Peer
-from hushgrad.runtime.wire import Parser
+from hushgrad.runtime.wire import Bytes, Parser
 
 if TYPE_CHECKING:
     from hushgrad.runtime.hub import Hub
@@ -52,6 +52,9 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.heard = self._hub.loop.time()
         try:
+            whole = self._parser.alone(nbytes)
+            if whole is not None and not self.is_closed and self._hub.hear_due(self, whole):
+                return
             for frame in self._parser.received(nbytes):
                 if not self.is_closed:
                     self._hub.hear(self, frame)
@@ -72,7 +75,7 @@ class Link(asyncio.BufferedProtocol):
             self.closed.set_result(None)
         self._hub.lose(self, exc)
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: Bytes) -> None:
         if not self.is_closed:
             self.spoke = self._hub.loop.time()
             self._transport.write(frame)

@@ -20,7 +20,7 @@ from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section
 from hushgrad.runtime.wire import is_finite
-from hushgrad.simulate.agent import Local, OneAgent, Payload, Vector, plain
+from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector, plain
 
 
 def _is_asleep(asked: Round) -> bool:
@@ -31,14 +31,16 @@ def _is_asleep(asked: Round) -> bool:
 class Steps:
     """One agent's algorithm, standing in a round: `mail` goes out, `receive` takes what came."""
 
-    mail: dict[int, Payload]  # by receiver
+    mail: dict[int, Payload]  # by receiver, or all in `letters`
+    letters: Letters | None  # with room before each
     sizes: tuple[int, ...]  # of the exchanges of this round
     was_awake: bool  # in the present step: who slept and stood still has said nothing by it
 
-    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector, *, room: int = 0):
+        """`room`: words before each message that goes out, for the frame around it."""
         self.algorithm, self._x0 = algorithm, np.array(x0, np.float64)
         self._objective = local.gradient
-        self._view = OneAgent(replace(local, gradient=self._gradient))
+        self._view = OneAgent(replace(local, gradient=self._gradient), room=room)
         self._told: deque[Vector] = deque()  # gradients from the journal
         self.gradients: list[Vector] = []  # evaluated since the last `record`
         self._n_past = 0  # of these, before the present step: its state holds what they gave
@@ -77,8 +79,10 @@ class Steps:
     def _ask(self, asked: Round) -> None:
         self._asked = asked
         self.mail, self._own = self._view.outgoing(asked)
+        self.letters = self._view.letters
         self.sizes = tuple([len(own) for own in self._own])
-        self.was_awake = self.was_awake or bool(self.mail) or not _is_asleep(asked)
+        if not self.was_awake:
+            self.was_awake = bool(self.letters or self.mail) or not _is_asleep(asked)
 
     def receive(self, box: Mapping[int, Payload]) -> bool:
         """The messages of this round; whether the step ended with it (then `go_on`, or not)."""

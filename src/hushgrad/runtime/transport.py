@@ -231,7 +231,7 @@ class _Connection(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that wait because the other end does not read."""
-        return sum(map(len, self._backlog))
+        return sum(map(len, self._backlog)) if self._backlog else 0
 
     def _read(self) -> None:
         """Fill the protocol's buffer record by record, while records are full: then more may be

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import ReplayError, StateError
 from hushgrad.runtime.config import RunConfig
-from hushgrad.runtime.digest import DIGEST, joint_digest
+from hushgrad.runtime.digest import DIGEST, digest, joint_digest
 from hushgrad.runtime.journal import STEPS, Section, StateDirectory
 from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
-from hushgrad.runtime.wire import Data, encode_data
+from hushgrad.runtime.wire import Bytes, Data, address, encode_data, room
+
+type Frames = dict[int, Bytes]  # by peer
 
 _FLAGS = 8  # bytes
 _STILL, _STOP = 1, 2
@@ -42,7 +44,7 @@ class Turns:
         self.status: Status | None = None  # done or converged, once it is
         self.is_settled = False  # and every neighbour has finished too
         self.round = -1  # the last that was committed
-        self.frames: dict[int, dict[int, bytes]] = {}  # the last two rounds, by peer
+        self.frames: dict[int, Frames] = {}  # the last two rounds
         self.consumed: dict[int, dict[int, bytes]] = {}  # digests of the messages before, by peer
 
     # ---- beginning
@@ -135,8 +137,34 @@ class Turns:
 
     def _encode(self) -> bytes:
         """Make the frames of the present round; gives the digest of all that are different."""
-        stop, mail, round_ = self._stopping.encode(), self.steps.mail, self.steps.round
-        frames: dict[int, bytes] = {}
+        steps = self.steps
+        round_, letters = steps.round, steps.letters
+        if letters is not None and letters[0] == self._peers:
+            found = self._addressed(round_, letters[1])
+        else:
+            found = self._encode_mail(round_)
+        self.round = round_
+        self.frames[round_], seen = found
+        self.frames.pop(round_ - 2, None)
+        return seen
+
+    def _addressed(self, round_: int, letters: Any) -> tuple[Frames, bytes]:
+        """The frames of messages that lie where they are to be read from."""
+        stop = self._stopping.encode()
+        every = memoryview(letters).cast("B")
+        size = 8 * letters.shape[1]
+        frames: Frames = {}
+        for place, j in enumerate(self._peers):
+            frames[j] = frame = every[size * place : size * (place + 1)]
+            address(frame, round_, stop)
+        return frames, digest(every)
+
+    def _encode_mail(self, round_: int) -> tuple[Frames, bytes]:
+        stop, mail, letters = self._stopping.encode(), self.steps.mail, self.steps.letters
+        if letters is not None:  # some peers only send
+            start = room(len(stop))
+            mail = {i: (row[start:],) for i, row in zip(*letters, strict=True)}
+        frames: Frames = {}
         different: list[bytes] = []
         last: Any = None
         for j in self._peers:
@@ -146,10 +174,7 @@ class Turns:
                 different.append(encode_data(round_, stop, payload))
                 last = payload
             frames[j] = different[-1]
-        self.round = round_
-        self.frames[round_] = frames
-        self.frames.pop(round_ - 2, None)
-        return joint_digest(*different)
+        return frames, joint_digest(*different)
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         """Write the present round down; `is_new`: the first of its step."""

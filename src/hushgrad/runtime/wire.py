@@ -39,6 +39,8 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 
+type Bytes = bytes | memoryview
+
 _FLOAT = np.dtype("<f8")
 _FEW = 16  # numbers
 
@@ -58,6 +60,7 @@ class Kind(enum.IntEnum):
     PLEDGE = 7
 
 
+_DATA = int(Kind.DATA)  # a plain number is packed at less cost
 _MOST_FLAGS = {Kind.DATA: (1 << MOST_EXCHANGES) - 1, Kind.FIN: 1}
 
 
@@ -99,6 +102,19 @@ def encode_data(
     return b"".join(parts)
 
 
+def room(stop_bytes: int) -> int:
+    """Words of a DATA frame before its numbers."""
+    return (HEADER.size + stop_bytes) // 8
+
+
+def address(letter: memoryview, round_: int, stop: bytes) -> None:
+    """Make the DATA frame of a round of one exchange whose numbers are in their place already."""
+    start = HEADER.size
+    HEADER.pack_into(letter, 0, MAGIC, VERSION, _DATA, 0, round_, len(letter) - start, 1)
+    if stop:
+        letter[start : start + len(stop)] = stop
+
+
 @dataclass(slots=True)
 class Data:
     """A DATA frame taken apart, its numbers finite."""
@@ -130,6 +146,20 @@ class Data:
                 "dimension",
             )
         self.payload = tuple(payload)
+
+
+def decode_due(whole: bytes, round_: int, start: int) -> Data | None:
+    """The message of this round if `whole` is nothing but that, in one exchange, as most are.
+
+    `start` is where numbers begin. None leaves it to others to say what else it is.
+    """
+    length = len(whole) - HEADER.size
+    if whole[: HEADER.size] != HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1):
+        return None
+    numbers = np.frombuffer(whole, _FLOAT, -1, start)
+    if not is_finite(numbers):
+        return None
+    return Data(round_, whole[HEADER.size : start], numbers, 1, digest(whole), (numbers,))
 
 
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
@@ -198,6 +228,15 @@ class Parser:
             self._stage[:rest] = bytes(self._stage[self._start : self._end])
             self._start, self._end = 0, rest
         return self._stage[self._end :]
+
+    def alone(self, count: int) -> bytes | None:
+        """The next `count` bytes, if nothing came before them that is not yet part of a frame.
+
+        Who can use them as they are need not tell `received`.
+        """
+        if self._start == self._end and self._long is None:
+            return bytes(self._stage[:count])
+        return None
 
     def received(self, count: int) -> list[Frame]:
         """The frames that `count` more bytes complete."""

@@ -8,7 +8,7 @@ rounding does not drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from hushgrad.exchange import (
     Lazy,
     Links,
     Matrix,
+    Parcel,
     Public,
     Pull,
     Push,
@@ -30,6 +31,7 @@ from hushgrad.exchange import (
     Shares,
     Square,
     Step,
+    Terms,
     exchanges,
     reply,
 )
@@ -39,9 +41,11 @@ from hushgrad.simulate.view import Slots, View
 # One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
 _AHEAD = 256  # iterations
 _MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
+_FEW = 4  # messages that are taken off one by one, not summed up before
 
 type Vector = NDArray[np.float64]  # (d,)
-type Mail = list[tuple[int, Vector]]  # (receiver, message)
+type Mail = Iterable[tuple[int, Vector]]  # (receiver, message)
+type Letters = tuple[tuple[int, ...], Array]  # receivers, (receivers, room + d)
 type Payload = tuple[
     Vector | None, ...
 ]  # one entry per exchange of the round, None where a link is silent
@@ -78,9 +82,11 @@ class OneAgent(View):
     def __init__(self, local: Local, k: int = 0, *, room: int = 0):
         """`room`: words that stay free before each message of a Push, for who carries it."""
         self.local, self._room = local, room
-        self.letters: Array | None = None  # the messages of the last Push with room before each
+        self.letters: Letters | None = None  # of the present round, if it is one Push with room
         self._receivers = {Links.NONE: (), **local.receivers}
         self._orders: dict[tuple[int, ...], list[int]] = {}
+        self._matrices: list[Matrix] = []  # of the Push before, and what is known of them
+        self._plan: tuple[tuple[int, ...], list[Any]] = (), []
         self._known: dict[Links, Slots] = {}
         self._kept: dict[object, Any] = {}
         self._drawn: dict[object, tuple[int, NDArray[np.float64]]] = {}
@@ -203,19 +209,22 @@ class OneAgent(View):
     # ---- a round
 
     def outgoing(self, asked: Round) -> tuple[dict[int, Payload], list[Vector]]:
-        """What goes to each receiver, and for each exchange what stays here."""
+        """What goes to each receiver, or into `letters`, and for each exchange what stays here."""
         self.letters = None
         if type(asked) is Push:
             out, own = self._push(asked, self._room)
-            return {i: (message,) for i, message in out}, [own]
+            return ({} if self.letters else {i: (message,) for i, message in out}), [own]
         pushed = [
             self._pull(exchange) if isinstance(exchange, Pull) else self._push(exchange, 0)
             for exchange in exchanges(asked)
         ]
-        by_receiver = [(dict(out), own) for out, own in pushed]
-        receivers = sorted({i for out, _ in by_receiver for i in out})
-        mail = {i: tuple([out.get(i) for out, _ in by_receiver]) for i in receivers}
-        return mail, [own for _, own in by_receiver]
+        if len(pushed) == 1:
+            ((out, own),) = pushed
+            return {i: (message,) for i, message in out}, [own]
+        by_receiver = [dict(out) for out, _ in pushed]
+        receivers = sorted({i for out in by_receiver for i in out})
+        mail = {i: tuple([out.get(i) for out in by_receiver]) for i in receivers}
+        return mail, [own for _, own in pushed]
 
     def incoming(
         self, asked: Round, own: list[Vector], box: Mapping[int, Payload]
@@ -227,7 +236,7 @@ class OneAgent(View):
         if senders is None:
             self._orders[came] = senders = sorted((*box, me))
         if type(asked) is Push:
-            return (_shaped(_sum([_lift(own[0] if j == me else box[j][0]) for j in senders])),)
+            return (_total([own[0] if j == me else box[j][0] for j in senders]),)
         sums: list[Array] = []
         for e, exchange in enumerate(exchanges(asked)):
             parts = [own[e] if j == me else box[j][e] for j in senders]
@@ -237,8 +246,7 @@ class OneAgent(View):
                     vector if j == me or vector is None else into[j] * _lift(vector)
                     for j, vector in zip(senders, parts, strict=True)
                 ]
-            came_in = [_lift(vector) for vector in parts if vector is not None]
-            sums.append(_shaped(_sum(came_in)))
+            sums.append(_total([vector for vector in parts if vector is not None]))
         return tuple(sums)
 
     def _pull(self, exchange: Pull) -> tuple[Mail, Vector]:
@@ -258,34 +266,46 @@ class OneAgent(View):
         """(receivers with their messages, own share) of what this agent weighs: columns add up to
         one, so the own share is what remains of the whole.
         """
-        links = exchange.terms.links
-        receivers = self._receivers[links]
+        parts = exchange.terms.parts
+        matrices = [matrix for matrix, _ in parts]
+        if matrices != self._matrices:
+            self._matrices, self._plan = matrices, self._planned(exchange.terms)
+        receivers, weights = self._plan
         wholes: list[Any] = []  # (d,) or long
-        blocks: list[tuple[Any, Any]] = []  # weights and vector, or shares as they are and None
-        for matrix, vector in exchange.terms.parts:
-            if isinstance(matrix, Shares):
+        blocks: list[tuple[Any, int | None]] = []  # weights and which whole, or shares as they are
+        for n, (_, vector) in enumerate(parts):
+            if type(vector) is Parcel:
                 shares = vector[1][:, :, 0]
                 wholes.append(_flat(vector[0]) + shares.sum(0))
                 blocks.append((shares, None))
             else:
-                whole = vector if isinstance(vector, Long) else vector[0, :, 0]
-                wholes.append(whole)
-                if receivers and matrix.links is not Links.NONE:
-                    blocks.append((self._weights(matrix, links), whole))
+                wholes.append(vector if type(vector) is Long else vector[0, :, 0])
+                if weights[n] is not None:
+                    blocks.append((weights[n], n))
         if not blocks:
             return [], _numbers(_sum(wholes))
-        first = wholes[0]
-        dim = first.dim if isinstance(first, Long) else len(first)
-        letters, own = np.empty((len(receivers), room + dim)), np.empty(dim)
+        dim = wholes[0].dim if type(wholes[0]) is Long else len(wholes[0])
+        letters = np.empty((len(receivers), room + dim))
         messages = letters[:, room:] if room else letters
-        _divide(blocks, wholes, messages, own)
+        own = _divide(blocks, wholes, messages)
         if exchange.over is None:
             if room:
-                self.letters = letters
-            return list(zip(receivers, messages, strict=True)), own
+                self.letters = receivers, letters
+            return zip(receivers, messages, strict=True), own
         awake = np.asarray(exchange.over).ravel() > 0
         found = zip(receivers, messages, awake.tolist(), strict=True)
         return [(i, message) for i, message, is_awake in found if is_awake], own
+
+    def _planned(self, terms: Terms) -> tuple[tuple[int, ...], list[Any]]:
+        """Who is reached by a Push, and the weights of each of its terms, None for none."""
+        links = terms.links
+        receivers = self._receivers[links]
+        return receivers, [
+            self._weights(matrix, links)
+            if receivers and matrix.links is not Links.NONE and type(matrix) is not Shares
+            else None
+            for matrix, _ in terms.parts
+        ]
 
     def _weights(self, matrix: Matrix, links: Links) -> Array:
         """(receivers, 1) weights for those whom these links reach; 0 where the matrix does not."""
@@ -318,34 +338,48 @@ def _letter(matrix: Matrix) -> str:
     return matrix.name
 
 
-def _divide(blocks: list[tuple[Any, Any]], wholes: list[Any], messages: Array, own: Vector) -> None:
-    """Messages (receivers, d), the sum of the blocks, and what remains of the wholes (d,)."""
-    dim = len(own)
+def _divide(blocks: list[tuple[Any, int | None]], wholes: list[Any], messages: Array) -> Vector:
+    """Make messages (receivers, d) the sum of the blocks; gives what remains of the wholes (d,)."""
+    dim = messages.shape[1]
     if dim <= PIECE:
+        own = wholes[0].copy() if len(wholes) == 1 else _sum(wholes)
         _divide_piece(blocks, wholes, messages, own)
-        return
+        return own
+    own = np.empty(dim)
     for where in pieces(dim):
-        known = {id(whole): _piece(whole, where) for whole in wholes}
+        parts = [u.piece(where) if type(u) is Long else u[where] for u in wholes]
+        piece = own[where]
+        if len(parts) == 1:
+            piece[:] = parts[0]
+        else:
+            np.add(parts[0], parts[1], piece)
+            for part in parts[2:]:
+                piece += part
         _divide_piece(
-            [(w[:, where], None) if u is None else (w, known[id(u)]) for w, u in blocks],
-            list(known.values()),
+            [(w[:, where] if n is None else w, n) for w, n in blocks],
+            parts,
             messages[:, where],
-            own[where],
+            piece,
         )
+    return own
 
 
 def _divide_piece(
-    blocks: list[tuple[Any, Any]], wholes: list[Vector], messages: Array, own: Vector
+    blocks: list[tuple[Any, int | None]], wholes: list[Vector], messages: Array, own: Vector
 ) -> None:
-    (weights, vector), *others = blocks
-    np.multiply(weights, 1.0 if vector is None else vector, messages)
-    for weights, vector in others:
-        messages += weights if vector is None else weights * vector
-    np.subtract(_sum(wholes), np.add.reduce(messages), own)
-
-
-def _piece(vector: Any, where: slice) -> Vector:
-    return vector.piece(where) if isinstance(vector, Long) else vector[where]
+    """The same for one piece; `own` is the sum of the wholes before."""
+    is_first = True
+    for weights, n in blocks:
+        if is_first:
+            np.multiply(weights, 1.0 if n is None else wholes[n], messages)
+            is_first = False
+        else:
+            messages += weights if n is None else weights * wholes[n]
+    if len(messages) <= _FEW:
+        for message in messages:
+            own -= message
+    else:
+        own -= np.add.reduce(messages)
 
 
 def _sum(vectors: list[Any]) -> Any:
@@ -356,6 +390,13 @@ def _sum(vectors: list[Any]) -> Any:
     for vector in vectors[2:]:
         total += vector
     return total
+
+
+def _total(vectors: list[Any]) -> Any:
+    """The sum as an algorithm sees it, (1, d, 1)."""
+    if type(vectors[0]) is Long or len(vectors[0]) > PIECE:
+        return _sum([_lift(vector) for vector in vectors])
+    return _sum(vectors)[None, :, None]
 
 
 def _flat(vector: Array) -> Vector:
@@ -370,11 +411,6 @@ def _numbers(vector: Vector | Long) -> Vector:
 def _lift(vector: Any) -> Any:
     """Of (d,), what is to be computed piece by piece if it is long."""
     return vector if isinstance(vector, Long) or len(vector) <= PIECE else Long.of(vector)
-
-
-def _shaped(vector: Any) -> Any:
-    """(d,) as an algorithm sees it."""
-    return vector if isinstance(vector, Long) else vector[None, :, None]
 
 
 def plain(vector: Any) -> Array:
