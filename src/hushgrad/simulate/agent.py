@@ -346,26 +346,28 @@ def _divide(blocks: list[tuple[Any, int | None]], wholes: list[Any], messages: A
         _divide_piece(blocks, wholes, messages, own)
         return own
     own = np.empty(dim)
+    rooms, room = np.empty((len(wholes), PIECE)), np.empty((len(messages), PIECE))
     for where in pieces(dim):
-        parts = [u.piece(where) if type(u) is Long else u[where] for u in wholes]
         piece = own[where]
-        if len(parts) == 1:
-            piece[:] = parts[0]
-        else:
-            np.add(parts[0], parts[1], piece)
-            for part in parts[2:]:
-                piece += part
-        _divide_piece(
-            [(w[:, where] if n is None else w, n) for w, n in blocks],
-            parts,
-            messages[:, where],
-            piece,
-        )
+        size = len(piece)
+        parts = [
+            u.piece(where, rooms[n, :size]) if type(u) is Long else u[where]
+            for n, u in enumerate(wholes)
+        ]
+        np.add(parts[0], parts[1] if len(parts) > 1 else 0.0, piece)
+        for part in parts[2:]:
+            piece += part
+        found = [(w[:, where] if n is None else w, n) for w, n in blocks]
+        _divide_piece(found, parts, messages[:, where], piece, room[:, :size])
     return own
 
 
 def _divide_piece(
-    blocks: list[tuple[Any, int | None]], wholes: list[Vector], messages: Array, own: Vector
+    blocks: list[tuple[Any, int | None]],
+    wholes: list[Vector],
+    messages: Array,
+    own: Vector,
+    room: Array | None = None,
 ) -> None:
     """The same for one piece; `own` is the sum of the wholes before."""
     is_first = True
@@ -374,7 +376,7 @@ def _divide_piece(
             np.multiply(weights, 1.0 if n is None else wholes[n], messages)
             is_first = False
         else:
-            messages += weights if n is None else weights * wholes[n]
+            messages += weights if n is None else np.multiply(weights, wholes[n], room)
     if len(messages) <= _FEW:
         for message in messages:
             own -= message

@@ -55,11 +55,18 @@ class Long(NDArrayOperatorsMixin):
     __imul__ = NDArrayOperatorsMixin.__mul__
     __itruediv__ = NDArrayOperatorsMixin.__truediv__
 
-    def piece(self, where: slice) -> NDArray[np.float64]:
-        """Some of its numbers, for reading."""
+    def piece(self, where: slice, out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Some of its numbers, for reading: where they are, or computed into `out`."""
         if self._numbers is not None:
             return self._numbers[where]
-        return self._operation(*(u.piece(where) if isinstance(u, Long) else u for u in self._given))
+        given: list[Any] = []
+        room = out
+        for u in self._given:
+            found = u.piece(where, room) if isinstance(u, Long) else u
+            if found is room:  # which is taken now
+                room = np.empty(len(out))
+            given.append(found)
+        return self._operation(*given, out)
 
     @property
     def numbers(self) -> NDArray[np.float64]:
@@ -67,7 +74,7 @@ class Long(NDArrayOperatorsMixin):
         if self._numbers is None:
             numbers = np.empty(self.dim)
             for where in pieces(self.dim):
-                numbers[where] = self.piece(where)
+                self.piece(where, numbers[where])
             self._numbers, self._given = numbers, ()
         return self._numbers
 
