@@ -201,33 +201,23 @@ class Push:
         self.terms, self.over, self.scalar = terms, over, scalar
 
 
-@dataclass(frozen=True)
 class Pull:
-    """The receiver weighs: j → i carries u_j itself, i forms Σ_j a_ij u_j. One public product."""
+    """The receiver weighs: j → i carries u_j itself, i forms Σ_j a_ij u_j. One public product.
 
-    product: Terms
+    `vector` is what goes on the wire.
+    """
 
-    def __post_init__(self) -> None:
-        if len(self.product.parts) != 1:
+    __slots__ = ("matrix", "terms", "vector")
+
+    def __init__(self, product: Terms):
+        if len(product.parts) != 1:
             raise TypeError(
-                f"Pull takes one product R @ u, got {len(self.product.parts)}: its wire carries u"
+                f"Pull takes one product R @ u, got {len(product.parts)}: its wire carries u"
             )
-        A, _ = self.product.parts[0]
-        if not A.receiver_knows:
+        self.terms = product
+        self.matrix, self.vector = product.parts[0]
+        if not self.matrix.receiver_knows:
             raise TypeError("only the sender knows these weights: Push(C @ u), not Pull")
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.product.parts[0][0]
-
-    @property
-    def vector(self) -> Array:
-        """What goes on the wire."""
-        return self.product.parts[0][1]
-
-    @property
-    def terms(self) -> Terms:
-        return self.product
 
 
 def exchanges(asked: Round) -> tuple[Push | Pull, ...]:

@@ -54,7 +54,7 @@ class Mask:
 
     def gradient(self, x: Floats) -> Floats:
         """c + Qx, (d,)."""
-        return self.c if self.Q is None else self.c + self.Q @ x
+        return self.c if self.Q is None else self.c + self.Q.dot(x)
 
     def over(self, gradient: Callable[[Floats], Any]) -> Callable[[Floats], Floats]:
         """The gradient of the masked objective."""

@@ -679,13 +679,13 @@ def test_a_frame_that_the_agent_itself_cannot_take_ends_the_connection_not_the_r
 ):
     struck = []
 
-    def accept(session, peer, frame, untouched=Session.accept):
-        if frame.round == 30 and not struck:
+    def accept(session, peer, n, whole, untouched=Session.accept_due):
+        if n == 30 and not struck:
             struck.append(peer.name)
             raise KeyError("a defect")
-        return untouched(session, peer, frame)
+        return untouched(session, peer, n, whole)
 
-    monkeypatch.setattr(Session, "accept", accept)
+    monkeypatch.setattr(Session, "accept_due", accept)
     assert_goes_on(life, asyncio.run(life.run()), calm)
     assert len(struck) == 1
     assert "a frame could not be taken: KeyError('a defect')" in caplog.text

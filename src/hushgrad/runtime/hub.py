@@ -12,6 +12,7 @@ import logging
 import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import Any
 
 from hushgrad.errors import AgentError, DiameterError, MaskError, PeerLostError, WireError
@@ -75,7 +76,7 @@ class Hub:
         self._links: dict[int, Link] = {}  # the open one of each peer
         self._all: set[Link] = set()
         self._by_name = {peer.name: peer for peer in session.peers.values()}
-        self._absent_since = dict.fromkeys(session.peers, self.loop.time())
+        self._absent_since = dict.fromkeys(session.peers, monotonic())
         self._objection: dict[int, str] = {}  # what a peer last said or did wrong
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: asyncio.Future[None] | None = None
@@ -84,7 +85,7 @@ class Hub:
         self.complete: Callable[[], None] = self.wake  # when all messages of a round are here
         self.row: Row | None = None  # this agent's weights, once known
         self.rows: dict[int, Row] = {}
-        self._waits_since = self.loop.time()
+        self._waits_since = monotonic()
         stats.connected.update(dict.fromkeys(self._by_name, False))
         stats.missing = self._missing_names
 
@@ -177,7 +178,7 @@ class Hub:
     def send_round(self) -> None:
         """The present round to everyone who is here; the others get it when they come."""
         self.check()
-        self._waits_since = self.loop.time()
+        self._waits_since = monotonic()
         session, sent = self.session, self._stats.sent
         for j, link in tuple(self._links.items()):
             link.send(session.frame(j))
@@ -318,7 +319,7 @@ class Hub:
         # who is allowed to be silent for longer than this agent would be is not dead
         link.heartbeat = max(self.heartbeat, min(hello.heartbeat / 1000, self._max_wait))
         if old is None:
-            link.away = self.loop.time() - self._absent_since[peer.number]
+            link.away = monotonic() - self._absent_since[peer.number]
         else:
             link.away = 0.0 if old.has_helped else old.away
         self._links[peer.number] = link
@@ -399,7 +400,7 @@ class Hub:
         del self._links[peer.number]
         # who comes and goes without having brought what is waited for was not here
         is_welcome = link.has_helped or peer.number not in self.missing()
-        self._absent_since[peer.number] = self.loop.time() - (0.0 if is_welcome else link.away)
+        self._absent_since[peer.number] = monotonic() - (0.0 if is_welcome else link.away)
         self._stats.connected[peer.name] = False
         self._stats.reconnects[peer.name, link.reason] += 1
         log.info(
@@ -452,7 +453,7 @@ class Hub:
         """Heartbeats, dead connections, lost peers."""
         while True:
             await asyncio.sleep(self.heartbeat / 2)
-            now = self.loop.time()
+            now = monotonic()
             for link in list(self._all):
                 is_silent = now - link.heard > SILENCE * link.heartbeat
                 if is_silent if link.is_open else now - link.made > HANDSHAKE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from hushgrad.errors import AgentError, IdentityError, WireError
@@ -35,7 +36,7 @@ class Link(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = hub.loop.create_future()
         self.reason = "closed by the peer"
         self.error: Exception | None = None
-        self.made = self.heard = self.spoke = hub.loop.time()
+        self.made = self.heard = self.spoke = monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -50,7 +51,7 @@ class Link(asyncio.BufferedProtocol):
         return self._parser.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.heard = self._hub.loop.time()
+        self.heard = monotonic()
         try:
             whole = self._parser.alone(nbytes)
             if whole is not None and not self.is_closed and self._hub.hear_due(self, whole):
@@ -77,7 +78,7 @@ class Link(asyncio.BufferedProtocol):
 
     def send(self, frame: Bytes) -> None:
         if not self.is_closed:
-            self.spoke = self._hub.loop.time()
+            self.spoke = monotonic()
             self._transport.write(frame)
             if self._transport.get_write_buffer_size() > self._hub.most_unsent:
                 self.abort("does not read")

@@ -19,8 +19,13 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section
-from hushgrad.runtime.wire import is_finite
+from hushgrad.runtime.wire import MOST_EXCHANGES, is_finite
 from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector, plain
+
+# what arrays of the journal are called
+_SUMS = tuple(f"sum {e}" for e in range(MOST_EXCHANGES))
+_GRADIENT = "gradient "
+_FIRST_GRADIENT = _GRADIENT + "0"
 
 
 def _is_asleep(asked: Round) -> bool:
@@ -125,13 +130,13 @@ class Steps:
         gradients = self.gradients
         self.gradients = []
         if not is_head:
-            arrays = {f"sum {e}": plain(total) for e, total in enumerate(self._sums)}
+            arrays = {_SUMS[e]: plain(total) for e, total in enumerate(self._sums)}
         elif self.k == 0:  # the state follows from x⁰ and the gradients at it
             arrays = {"x0": self._x0}
         else:
             arrays, gradients = self._fields(), gradients[self._n_past :]
         for n, g in enumerate(gradients):
-            arrays[f"gradient {n}"] = g
+            arrays[f"{_GRADIENT}{n}" if n else _FIRST_GRADIENT] = g
         return Section(self.k, self.round, arrays, blob)
 
     def check(self) -> None:
@@ -154,7 +159,7 @@ class Steps:
             array
             for section in sections
             for name, array in section.arrays.items()
-            if name.startswith("gradient ")
+            if name.startswith(_GRADIENT)
         )
         if head.k == 0:
             self._x0 = np.array(head.arrays["x0"])
@@ -179,13 +184,13 @@ class Steps:
 
     def _answer_again(self, section: Section) -> None:
         """Give the sums that were written with a round, which is then the present one."""
-        sums = tuple(np.array(a) for name, a in section.arrays.items() if name.startswith("sum "))
+        sums = tuple(np.array(a) for name, a in section.arrays.items() if name in _SUMS)
         if self._answer(sums):
             self.go_on()
 
     def _restore(self, head: Section) -> None:
         self.k = head.k
-        stored = {n: np.array(a) for n, a in head.arrays.items() if not n.startswith("gradient ")}
+        stored = {n: np.array(a) for n, a in head.arrays.items() if not n.startswith(_GRADIENT)}
         if set(stored) != set(self._state_type._fields):
             raise ReplayError(
                 f"the journal holds the state {sorted(stored)}, but "

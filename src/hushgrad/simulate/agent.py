@@ -322,7 +322,9 @@ class OneAgent(View):
     def _row(self, matrix: Matrix) -> Mapping[int, float]:
         """{sender: weight} of a public matrix."""
         into = self._public(matrix).into
-        return {j: 0.5 * w for j, w in into.items()} if isinstance(matrix, Lazy) else into
+        if not isinstance(matrix, Lazy):
+            return into
+        return self.kept(matrix, lambda: {j: 0.5 * w for j, w in into.items()})
 
     def _public(self, matrix: Matrix) -> LocalWeights:
         return self.local.weights[_letter(matrix)]
