@@ -90,6 +90,57 @@ def test_a_round_that_was_consumed_is_held_by_its_digest_and_the_next_is_there()
     assert set(peer_of(s).held) == {3, 4}
 
 
+@st.composite
+def bytes_on_a_link(draw):
+    """What may come where round 4 is due: that message, or something like it."""
+    n = draw(st.integers(2, 7))
+    numbers = draw(
+        st.sampled_from([[41.0, 1.0], [41.0], [1.0, 2.0, 3.0], [np.nan, 1.0], [1e308] * 2])
+    )
+    payload = draw(st.sampled_from([(np.array(numbers),), (), (None, np.array(numbers))]))
+    data = bytearray(encode_data(n, b"", payload))
+    if draw(st.booleans()):
+        data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
+    return bytes(data + draw(st.sampled_from([b"", b"?", bytes(16)])))
+
+
+def taken(s, data, due, *, is_short):
+    """What is left of it, by the short way if that takes it."""
+    peer = peer_of(s)
+    try:
+        if not (is_short and s.accept_due(peer, due, data)):
+            for parsed in Parser(wire.limits(2, 0)).feed(data):
+                if parsed.kind is Kind.DATA:
+                    s.accept(peer, parsed)
+        refused = None
+    except WireError as error:
+        refused = error.reason
+    held = {n: (d.digest, d.numbers.tolist(), len(d.payload)) for n, d in peer.inbox.items()}
+    return refused, s.missing, held
+
+
+@given(bytes_on_a_link(), st.booleans(), st.integers(4, 5))
+def test_the_short_way_takes_what_the_long_one_takes_and_nothing_else(data, has_finished, due):
+    ends = []
+    for is_short in (True, False):
+        s = at(0, 4)
+        s.has_finished = has_finished
+        ends.append(taken(s, data, due, is_short=is_short))
+    assert ends[0] == ends[1]
+
+
+def test_the_short_way_is_taken_by_what_is_due():
+    s = at(0, 4)
+    assert s.accept_due(peer_of(s), 4, content(1, 4))
+    assert s.is_complete
+    assert s.accept_due(peer_of(s), 5, content(1, 5))
+    assert not s.accept_due(peer_of(s), 5, content(1, 5))  # again
+    s.take()
+    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
+    assert s.is_complete
+    assert peer_of(s).inbox[5].payload[0].tolist() == [51.0, 1.0]
+
+
 @pytest.mark.parametrize("n", [3, 4, 5])
 def test_two_different_messages_for_one_round_are_refused(n):
     s = at(0, 4)

@@ -7,7 +7,6 @@ whole one. The JSON is written last, so that where it is, the numbers are.
 from __future__ import annotations
 
 import enum
-import io
 import json
 import math
 import os
@@ -110,11 +109,15 @@ def result_files(path: Path) -> tuple[Path, Path]:
 def write_result(path: Path, result: AgentResult) -> tuple[Path, Path]:
     """Write both files of a result."""
     in_json, in_npz = result_files(path)
-    arrays = io.BytesIO()
-    np.savez(arrays, theta=result.theta)
-    text = json.dumps(result.document(), indent=2, allow_nan=False) + "\n"
-    replace_file(in_npz, lambda file: file.write(arrays.getvalue()))
-    replace_file(in_json, lambda file: file.write(text.encode()))
+    text = json.JSONEncoder(indent=2, allow_nan=False)
+
+    def write_json(file: IO[bytes]) -> None:
+        for chunk in text.iterencode(result.document()):  # a long θ is many times its numbers
+            file.write(chunk.encode())
+        file.write(b"\n")
+
+    replace_file(in_npz, lambda file: np.savez(file, theta=result.theta))
+    replace_file(in_json, write_json)
     return in_json, in_npz
 
 
