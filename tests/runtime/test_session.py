@@ -131,6 +131,7 @@ def test_the_short_way_takes_what_the_long_one_takes_and_nothing_else(data, has_
 
 def test_the_short_way_is_taken_by_what_is_due():
     s = at(0, 4)
+    assert not s.accept_due(peer_of(s), 4, encode_data(4, b"", (np.array([np.nan, 1.0]),)))
     assert s.accept_due(peer_of(s), 4, content(1, 4))
     assert s.is_complete
     assert s.accept_due(peer_of(s), 5, content(1, 5))

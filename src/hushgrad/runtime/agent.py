@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from math import inf
 from pathlib import Path
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class Agent:
 
     async def run(self) -> AgentResult:
         """Run to the end, or to what prevents it; the status says which."""
-        started = time.monotonic()
+        started = monotonic()
         try:
             async for _ in self._iterate():
                 pass
@@ -152,7 +152,7 @@ class Agent:
             rounds=self.stats.round + 1,
             incarnation=self._incarnation,
             peers=tuple(n.name for n in self.config.neighbours),
-            seconds=time.monotonic() - started,
+            seconds=monotonic() - started,
         )
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
@@ -290,7 +290,10 @@ class Agent:
                 and self._slow_turns < SLOW_TURNS
                 and not self._is_asked_to_stop
             ):
-                self._turned(hub, turns, self._timed(turns.turn, session.take()))
+                started = perf_counter()
+                has_ended = turns.turn(session.take())
+                self._judge(perf_counter() - started)
+                self._turned(hub, turns, has_ended)
         except Exception as error:  # the agent's task raises it
             hub.fail(error)
         if turns.status is not None or session.is_complete:
@@ -307,7 +310,7 @@ class Agent:
 
     def _note(self, turns: Turns) -> None:
         """Where this agent stands, for who looks on."""
-        stats, now = self.stats, time.monotonic()
+        stats, now = self.stats, monotonic()
         if turns.round > stats.round >= 0:
             stats.rounds += 1
             stats.round_seconds.add(now - stats.last_progress)
@@ -333,16 +336,19 @@ class Agent:
         return await loop.run_in_executor(self._pool, work, *given)
 
     def _timed[T](self, work: Callable[..., T], *given: Any) -> T:
-        started = time.perf_counter()
+        started = perf_counter()
         done = work(*given)
-        seconds = time.perf_counter() - started
+        self._judge(perf_counter() - started)
+        return done
+
+    def _judge(self, seconds: float) -> None:
+        """Whether turns are slow, after one more."""
         if seconds > self.config.heartbeat:
             self._slow_turns = inf
         elif seconds > QUICK:
             self._slow_turns += 1
         elif self._slow_turns:
             self._slow_turns = max(0.0, self._slow_turns - FORGIVEN)
-        return done
 
     async def _settle(self, hub: Hub, session: Session, turns: Turns) -> None:
         """Serve the last message until every neighbour has finished too."""

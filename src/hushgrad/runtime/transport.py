@@ -242,7 +242,7 @@ class _Connection(asyncio.Transport):
         failure, is_over = None, False
         try:
             while filled < size and count == _RECORD:
-                count = self.socket.recv_into(room[filled:])
+                count = self.socket.recv_into(room[filled:], size - filled)
                 is_over = not count
                 filled += count
         except ssl.SSLWantReadError:
