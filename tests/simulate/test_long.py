@@ -89,4 +89,6 @@ def test_in_place_makes_another_vector():
     u *= 3.0
     u /= 2.0
     np.testing.assert_array_equal(u.numbers, ((v + 1.0) - v) * 3.0 / 2.0)
+    u **= 2
+    np.testing.assert_array_equal(u[0, :, 0], (((v + 1.0) - v) * 3.0 / 2.0) ** 2)
     np.testing.assert_array_equal(before.numbers, v)

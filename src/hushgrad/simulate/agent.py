@@ -100,8 +100,8 @@ class OneAgent(View):
 
     def gradient(self, x: Array) -> Array:
         if isinstance(x, Long):
-            return Long.of(self.local.gradient(x.numbers))
-        return self.local.gradient(x[0, :, 0])[None, :, None]
+            return Long.of(np.asarray(self.local.gradient(x.numbers), np.float64))
+        return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
 
     def kept[T](self, key: object, make: Callable[[], T]) -> T:
         try:

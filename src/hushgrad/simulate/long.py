@@ -54,6 +54,7 @@ class Long(NDArrayOperatorsMixin):
     __isub__ = NDArrayOperatorsMixin.__sub__
     __imul__ = NDArrayOperatorsMixin.__mul__
     __itruediv__ = NDArrayOperatorsMixin.__truediv__
+    __ipow__ = NDArrayOperatorsMixin.__pow__
 
     def piece(self, where: slice, out: NDArray[np.float64]) -> NDArray[np.float64]:
         """Some of its numbers, for reading: where they are, or computed into `out`."""
