@@ -65,7 +65,14 @@ def test_an_algorithm_imports_neither_numpy_nor_jax(path):
 def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(path):
     engine = {
         ROOT / "simulate" / name
-        for name in ("engine.py", "environment.py", "fleet.py", "native.py", "stacked.py")
+        for name in (
+            "engine.py",
+            "environment.py",
+            "fleet.py",
+            "native.py",
+            "products.py",
+            "stacked.py",
+        )  # fmt: skip
     }
     heavy = {"matplotlib", "networkx", "scipy", "sklearn"} | (set() if path in engine else {"jax"})
     assert not {m.split(".")[0] for m, at_top in imports(path) if at_top} & heavy
