@@ -72,7 +72,7 @@ def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(path):
             "native.py",
             "products.py",
             "stacked.py",
-        )  # fmt: skip
+        )
     }
     heavy = {"matplotlib", "networkx", "scipy", "sklearn"} | (set() if path in engine else {"jax"})
     assert not {m.split(".")[0] for m, at_top in imports(path) if at_top} & heavy
