@@ -283,17 +283,13 @@ class Agent:
         session = hub.session
         try:
             while (
-                not session.missing
-                and session.is_complete
+                session.is_complete
                 and hub.failure is None
                 and turns.status is None
                 and self._slow_turns < SLOW_TURNS
                 and not self._is_asked_to_stop
             ):
-                started = perf_counter()
-                has_ended = turns.turn(session.take())
-                self._judge(perf_counter() - started)
-                self._turned(hub, turns, has_ended)
+                self._turned(hub, turns, self._timed(turns.turn, session.take()))
         except Exception as error:  # the agent's task raises it
             hub.fail(error)
         if turns.status is not None or session.is_complete:

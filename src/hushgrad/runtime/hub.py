@@ -168,11 +168,8 @@ class Hub:
 
     def commit(self, round_: int, frames: Mapping[int, Bytes], sizes: tuple[int, ...]) -> None:
         """Send a round that is in the journal."""
-        misfits = self.session.commit(round_, frames, sizes)
-        if misfits:
-            self.refuse_all(misfits)
-        if round_ == self.reach.diameter:
-            self._check_reach()
+        self.refuse_all(self.session.commit(round_, frames, sizes))
+        self._check_reach()
         self.send_round()
 
     def send_round(self) -> None:
@@ -267,17 +264,12 @@ class Hub:
 
     def _took(self, link: Link, peer: Peer, n: int) -> None:
         """A new message is here, of the present round or the next."""
-        link.has_helped = True
-        if self._objection:
-            self._objection.pop(peer.number, None)
-        session = self.session
-        if n != session.wanted:
-            return
-        self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
-        if not session.missing and session.wanted == session.round:
-            if session.round == self.reach.diameter:
+        self._helped(link, peer)
+        if n == self.session.wanted:
+            self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
+            if self.session.is_complete:
                 self._check_reach()  # again, since the agent may have been started in this round
-            self.complete()
+                self.complete()
 
     def _accept(self, link: Link, peer: Peer, frame: Frame) -> None:
         """Rounds follow each other on a connection, from the one that this agent's HELLO needs."""

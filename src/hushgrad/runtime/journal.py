@@ -19,6 +19,7 @@ field name and shape, as float64.
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import math
 import os
@@ -52,7 +53,6 @@ _HEAD = struct.Struct("<qqQQQ")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
 NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
-_MOST_LAYOUTS = 64
 _SMALL = 65_536  # bytes that are copied into one piece rather than written as several
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -67,37 +67,12 @@ class Section(NamedTuple):
     facts: Mapping[str, Any] = _NONE  # what else is to be said, if JSON can hold it
 
 
-class _Layout(NamedTuple):
-    """Which arrays a section has, and its facts: in most rounds the same as in others."""
-
-    shapes: list[tuple[int, ...]]
-    text: bytes
-    n_bytes: int  # of the arrays
-
-    @classmethod
-    def of(cls, arrays: Arrays, facts: Mapping[str, Any]) -> _Layout:
-        named = [(name, *array.shape) for name, array in arrays.items()]
-        text = json.dumps([dict(facts), named]).encode()
-        return cls(
-            [array.shape for array in arrays.values()],
-            text + b" " * (-len(text) % 8),
-            sum(8 * array.size for array in arrays.values()),
-        )
-
-
-_layouts: dict[tuple[str, ...], _Layout] = {}  # the last, by the arrays' names
-
-
-def _layout(arrays: Arrays, facts: Mapping[str, Any]) -> _Layout:
-    if facts:
-        return _Layout.of(arrays, facts)
-    names = tuple(arrays)
-    known = _layouts.get(names)
-    if known is None or known.shapes != [a.shape for a in arrays.values()]:
-        _layouts[names] = known = _Layout.of(arrays, facts)
-        if len(_layouts) > _MOST_LAYOUTS:
-            del _layouts[next(iter(_layouts))]
-    return known
+@functools.lru_cache(maxsize=64)
+def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
+    """Which facts and arrays a section has: in most rounds the same as in others."""
+    arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
+    text = f"[{facts}, {json.dumps(arrays)}]".encode()
+    return text + b" " * (-len(text) % 8)
 
 
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
@@ -108,7 +83,9 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
         if array.dtype is not _FLOAT or not array.flags.c_contiguous:
             values = [np.ascontiguousarray(a, _FLOAT) for a in values]
             break
-    _, text, n_arrays = _layout(arrays, facts)
+    shapes = tuple([array.shape for array in values])
+    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
+    n_arrays = sum([array.nbytes for array in values])
     head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
     if len(blob) % 8:
         text += blob + bytes(-len(blob) % 8)

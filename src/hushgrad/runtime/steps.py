@@ -20,7 +20,8 @@ from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section
 from hushgrad.runtime.wire import MOST_EXCHANGES, is_finite
-from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector, plain
+from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector
+from hushgrad.simulate.long import plain
 
 # what arrays of the journal are called
 _SUMS = tuple(f"sum {e}" for e in range(MOST_EXCHANGES))

@@ -161,7 +161,7 @@ class Turns:
 
     def _encode_mail(self, round_: int) -> tuple[Frames, bytes]:
         stop, mail, letters = self._stopping.encode(), self.steps.mail, self.steps.letters
-        if letters is not None:  # some peers only send
+        if letters is not None:  # but not for all peers
             start = room(len(stop))
             mail = {i: (row[start:],) for i, row in zip(*letters, strict=True)}
         frames: Frames = {}

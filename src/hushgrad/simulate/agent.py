@@ -35,13 +35,13 @@ from hushgrad.exchange import (
     exchanges,
     reply,
 )
-from hushgrad.simulate.long import PIECE, Long, pieces
+from hushgrad.simulate.division import add, divide, total
+from hushgrad.simulate.long import Long, flat, is_long, lift, numbers, plain
 from hushgrad.simulate.view import Slots, View
 
 # One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
 _AHEAD = 256  # iterations
 _MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
-_FEW = 4  # messages that are taken off one by one, not summed up before
 
 type Vector = NDArray[np.float64]  # (d,)
 type Mail = Iterable[tuple[int, Vector]]  # (receiver, message)
@@ -112,9 +112,9 @@ class OneAgent(View):
 
     def lengthened(self, state: Any) -> Any:
         """A state for a step: long vectors as such."""
-        if max([u.size for u in state]) <= PIECE:
+        if not is_long(max([u.size for u in state])):
             return state
-        return type(state)(*[Long.of(u[0, :, 0]) if u.size > PIECE else u for u in state])
+        return type(state)(*[Long.of(flat(u)) if is_long(u.size) else u for u in state])
 
     def computed(self, state: Any) -> Any:
         """A state as arrays."""
@@ -236,31 +236,31 @@ class OneAgent(View):
         if senders is None:
             self._orders[came] = senders = sorted((*box, me))
         if type(asked) is Push:
-            return (_total([own[0] if j == me else box[j][0] for j in senders]),)
+            return (total([own[0] if j == me else box[j][0] for j in senders]),)
         sums: list[Array] = []
         for e, exchange in enumerate(exchanges(asked)):
             parts = [own[e] if j == me else box[j][e] for j in senders]
             if isinstance(exchange, Pull):
                 into = self._row(exchange.matrix)
                 parts = [
-                    vector if j == me or vector is None else into[j] * _lift(vector)
+                    vector if j == me or vector is None else into[j] * lift(vector)
                     for j, vector in zip(senders, parts, strict=True)
                 ]
-            sums.append(_total([vector for vector in parts if vector is not None]))
+            sums.append(total([vector for vector in parts if vector is not None]))
         return tuple(sums)
 
     def _pull(self, exchange: Pull) -> tuple[Mail, Vector]:
         """(receivers with the message, own share) of what receivers weigh."""
         matrix = exchange.matrix
-        message = _flat(exchange.vector)
-        vector = _lift(message)
+        message = flat(exchange.vector)
+        vector = lift(message)
         weights = self._public(matrix)
         if isinstance(matrix, Lazy):
             half = 0.5 * vector
             own = weights.own * half + half
         else:
             own = weights.own * vector
-        return [(i, message) for i in self._receivers[matrix.links]], _numbers(own)
+        return [(i, message) for i in self._receivers[matrix.links]], numbers(own)
 
     def _push(self, exchange: Push, room: int) -> tuple[Mail, Vector]:
         """(receivers with their messages, own share) of what this agent weighs: columns add up to
@@ -276,18 +276,18 @@ class OneAgent(View):
         for n, (_, vector) in enumerate(parts):
             if type(vector) is Parcel:
                 shares = vector[1][:, :, 0]
-                wholes.append(_flat(vector[0]) + shares.sum(0))
+                wholes.append(flat(vector[0]) + shares.sum(0))
                 blocks.append((shares, None))
             else:
                 wholes.append(vector if type(vector) is Long else vector[0, :, 0])
                 if weights[n] is not None:
                     blocks.append((weights[n], n))
         if not blocks:
-            return [], _numbers(_sum(wholes))
+            return [], numbers(add(wholes))
         dim = wholes[0].dim if type(wholes[0]) is Long else len(wholes[0])
         letters = np.empty((len(receivers), room + dim))
         messages = letters[:, room:] if room else letters
-        own = _divide(blocks, wholes, messages)
+        own = divide(blocks, wholes, messages)
         if exchange.over is None:
             if room:
                 self.letters = receivers, letters
@@ -338,88 +338,6 @@ def _letter(matrix: Matrix) -> str:
         return matrix.of.name + "2"
     assert isinstance(matrix, Public)
     return matrix.name
-
-
-def _divide(blocks: list[tuple[Any, int | None]], wholes: list[Any], messages: Array) -> Vector:
-    """Make messages (receivers, d) the sum of the blocks; gives what remains of the wholes (d,)."""
-    dim = messages.shape[1]
-    if dim <= PIECE:
-        own = wholes[0].copy() if len(wholes) == 1 else _sum(wholes)
-        _divide_piece(blocks, wholes, messages, own)
-        return own
-    own = np.empty(dim)
-    rooms, room = np.empty((len(wholes), PIECE)), np.empty((len(messages), PIECE))
-    for where in pieces(dim):
-        piece = own[where]
-        size = len(piece)
-        parts = [
-            u.piece(where, rooms[n, :size]) if type(u) is Long else u[where]
-            for n, u in enumerate(wholes)
-        ]
-        np.add(parts[0], parts[1] if len(parts) > 1 else 0.0, piece)
-        for part in parts[2:]:
-            piece += part
-        found = [(w[:, where] if n is None else w, n) for w, n in blocks]
-        _divide_piece(found, parts, messages[:, where], piece, room[:, :size])
-    return own
-
-
-def _divide_piece(
-    blocks: list[tuple[Any, int | None]],
-    wholes: list[Vector],
-    messages: Array,
-    own: Vector,
-    room: Array | None = None,
-) -> None:
-    """The same for one piece; `own` is the sum of the wholes before."""
-    is_first = True
-    for weights, n in blocks:
-        if is_first:
-            np.multiply(weights, 1.0 if n is None else wholes[n], messages)
-            is_first = False
-        else:
-            messages += weights if n is None else np.multiply(weights, wholes[n], room)
-    if len(messages) <= _FEW:
-        for message in messages:
-            own -= message
-    else:
-        own -= np.add.reduce(messages)
-
-
-def _sum(vectors: list[Any]) -> Any:
-    """From the first to the last; none of them is changed."""
-    if len(vectors) == 1:
-        return vectors[0]
-    total = vectors[0] + vectors[1]
-    for vector in vectors[2:]:
-        total += vector
-    return total
-
-
-def _total(vectors: list[Any]) -> Any:
-    """The sum as an algorithm sees it, (1, d, 1)."""
-    if type(vectors[0]) is Long or len(vectors[0]) > PIECE:
-        return _sum([_lift(vector) for vector in vectors])
-    return _sum(vectors)[None, :, None]
-
-
-def _flat(vector: Array) -> Vector:
-    """(d,) of (1, d, 1)."""
-    return vector.numbers if isinstance(vector, Long) else vector[0, :, 0]
-
-
-def _numbers(vector: Vector | Long) -> Vector:
-    return vector.numbers if isinstance(vector, Long) else vector
-
-
-def _lift(vector: Any) -> Any:
-    """Of (d,), what is to be computed piece by piece if it is long."""
-    return vector if isinstance(vector, Long) or len(vector) <= PIECE else Long.of(vector)
-
-
-def plain(vector: Any) -> Array:
-    """(1, d, 1), computed."""
-    return vector.array if isinstance(vector, Long) else vector
 
 
 class AgentDriver:

@@ -18,6 +18,10 @@ PIECE = 8_192  # numbers that are worked on together
 _PLAIN = frozenset((np.add, np.subtract, np.multiply, np.divide, np.negative))  # entry by entry
 
 
+def is_long(dim: int) -> bool:
+    return dim > PIECE
+
+
 def pieces(dim: int) -> Iterator[slice]:
     for start in range(0, dim, PIECE):
         yield slice(start, min(start + PIECE, dim))
@@ -110,3 +114,23 @@ def _part(u: Any, dim: int) -> Long | float | None:
     if isinstance(u, np.ndarray) and u.shape == (1, dim, 1):
         return Long.of(u[0, :, 0])
     return None
+
+
+def flat(vector: Any) -> NDArray[np.float64]:
+    """(d,) of (1, d, 1)."""
+    return vector.numbers if isinstance(vector, Long) else vector[0, :, 0]
+
+
+def numbers(vector: Any) -> NDArray[np.float64]:
+    """(d,), computed."""
+    return vector.numbers if isinstance(vector, Long) else vector
+
+
+def lift(vector: Any) -> Any:
+    """Of (d,), what is to be computed piece by piece if it is long."""
+    return vector if isinstance(vector, Long) or not is_long(len(vector)) else Long.of(vector)
+
+
+def plain(vector: Any) -> NDArray[np.float64]:
+    """(1, d, 1), computed."""
+    return vector.array if isinstance(vector, Long) else vector
