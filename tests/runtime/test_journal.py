@@ -20,6 +20,7 @@ import cases
 import hushgrad as hg
 import test_equations
 from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
+from hushgrad.exchange import Push
 from hushgrad.runtime.journal import (
     NOTHING,
     Section,
@@ -27,6 +28,8 @@ from hushgrad.runtime.journal import (
     decode_sections,
     encode_section,
 )
+from hushgrad.runtime.steps import Steps
+from hushgrad.simulate.few import MOST
 
 Q = cases.Quadratics(by_hand=True)
 K = 12
@@ -242,6 +245,61 @@ def test_runs_with_many_crashes_are_those_without_to_the_bit(algorithm, network,
     np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
     assert water.crashes > 5
     assert water.resent > 0
+
+
+class Pushing(hg.DGD):
+    """DGD whose senders weigh."""
+
+    def step(self, agent, s):
+        h = self.lam(agent) * agent.gradient(s.x)
+        x = yield Push(agent.W @ s.x - agent.I @ h)
+        return type(s)(x=x)
+
+
+@pytest.mark.parametrize("name", ["PDGDS", "PDGNDS lazy", "PDGNDS square", "EXTRA", "AB"])
+def test_so_are_those_of_more_numbers(name, tmp_path):
+    algorithm, network = test_equations.ROWS[name].algorithm, cases.undirected()
+    many = cases.Quadratics(d=MOST + 4)
+    expected = pond.reference(algorithm, many.problem, network, many.x0, K)
+    water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
+    assert water.crashes > 5
+
+
+@pytest.mark.parametrize("dim", [4, MOST + 4])
+@pytest.mark.parametrize("algorithm", [hg.DGD(), Pushing()], ids=["pull", "push"])
+def test_messages_that_do_not_go_to_every_neighbour(algorithm, dim, tmp_path):
+    """A directed ring: agents hear from one neighbour and send to the other."""
+    many, m = cases.Quadratics(d=dim), cases.M
+    arcs = [(j, (j + 1) % m) for j in range(m)]
+    W = 0.6 * np.eye(m) + 0.4 * np.roll(np.eye(m), 1, axis=0)
+    network = hg.Network(hg.graphs.from_edges(arcs, is_directed=True), mixing=W)
+    expected = pond.reference(algorithm, many.problem, network, many.x0, K)
+    water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
+
+
+@pytest.mark.parametrize("dim", [4, MOST + 4])
+@pytest.mark.parametrize("name", ["PDGDS", "PDGNDS lazy", "EXTRA"])
+def test_a_run_goes_on_where_steps_cannot_be_traced_and_back(name, dim, tmp_path, monkeypatch):
+    """Another version, another machine: every way to run a step gives the same messages."""
+    algorithm, network = test_equations.ROWS[name].algorithm, cases.undirected()
+    problem = cases.Quadratics(d=dim)
+    expected = pond.reference(algorithm, problem.problem, network, problem.x0, K)
+    water = pond.Pond(
+        tmp_path, algorithm, problem.problem, network, problem.x0, iterations=K, seed=3
+    )  # fmt: skip
+    traced = Steps._traced
+    for n in range(60):
+        for _ in range(40):
+            water.step(0.0)
+        j = n % len(water.nodes)
+        if water.nodes[j].turns.status is None:
+            water.kept[j] |= water.nodes[j].kept
+            water.nodes[j].state.close()
+            monkeypatch.setattr(Steps, "_traced", traced if n % 2 else lambda *_: None)
+            water.start(j)
+    np.testing.assert_array_equal(water.live(), expected)
 
 
 def test_an_objective_that_never_repeats_itself_is_not_asked_twice(tmp_path):

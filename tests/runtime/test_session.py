@@ -115,7 +115,7 @@ def taken(s, data, due, *, is_short):
         refused = None
     except WireError as error:
         refused = error.reason
-    held = {n: (d.digest, d.numbers.tolist(), len(d.payload)) for n, d in peer.inbox.items()}
+    held = {n: (d.digest, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
     return refused, s.missing, held
 
 
@@ -139,7 +139,7 @@ def test_the_short_way_is_taken_by_what_is_due():
     s.take()
     assert s.commit(5, {1: content(0, 5)}, (2,)) == []
     assert s.is_complete
-    assert peer_of(s).inbox[5].payload[0].tolist() == [51.0, 1.0]
+    assert list(peer_of(s).inbox[5].payload[0]) == [51.0, 1.0]
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])

@@ -10,7 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 import hushgrad as hg  # noqa: E402
 from hushgrad import draws  # noqa: E402
 from hushgrad.problems import losses, quadratic  # noqa: E402
-from hushgrad.simulate import native  # noqa: E402
+from hushgrad.simulate import compiler, native  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not native.is_available(), reason="no C compiler: XLA does this work by itself"
@@ -194,9 +194,9 @@ def test_sampling_more_often_changes_no_bit_of_a_large_run():
 def test_without_a_compiler_nothing_is_native(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert native._library() is None
+    assert compiler.library("native.c") is None
     monkeypatch.setenv("CC", "false")  # one that fails
-    assert native._library() is None
+    assert compiler.library("native.c") is None
     assert not list(tmp_path.rglob("*.so"))
 
 

@@ -26,7 +26,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -43,7 +43,7 @@ FORMAT = 3
 STEPS = 4  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
-type Arrays = Mapping[str, NDArray[np.float64]]
+type Arrays = Mapping[str, NDArray[np.float64] | tuple[float, ...]]
 type Facts = dict[str, Any]  # what JSON can hold
 
 # A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
@@ -78,14 +78,21 @@ def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], .
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
     k, round_, arrays, blob, facts = section
-    values: Iterable[Any] = arrays.values()
-    for array in values:
-        if array.dtype is not _FLOAT or not array.flags.c_contiguous:
-            values = [np.ascontiguousarray(a, _FLOAT) for a in values]
-            break
-    shapes = tuple([array.shape for array in values])
-    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
-    n_arrays = sum([array.nbytes for array in values])
+    values: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    n_arrays = 0
+    for array in arrays.values():
+        if isinstance(array, tuple):
+            shapes.append((len(array),))
+            values.append(struct.pack(f"<{len(array)}d", *array))
+            n_arrays += 8 * len(array)
+        else:
+            if array.dtype is not _FLOAT or not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array, _FLOAT)
+            shapes.append(array.shape)
+            values.append(array)
+            n_arrays += array.nbytes
+    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), tuple(shapes))
     head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
     if len(blob) % 8:
         text += blob + bytes(-len(blob) % 8)

@@ -7,6 +7,7 @@ step can be rerun, up to the round where it stood, without calling the user's ob
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,9 +20,14 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section
-from hushgrad.runtime.wire import MOST_EXCHANGES, is_finite
+from hushgrad.runtime.wire import MOST_EXCHANGES, Numbers, is_finite
 from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector
+from hushgrad.simulate.few import Few, FewSteps, are_few
 from hushgrad.simulate.long import plain
+from hushgrad.simulate.many import ManySteps
+from hushgrad.simulate.trace import trace
+
+log = logging.getLogger("hushgrad.agent")
 
 # what arrays of the journal are called
 _SUMS = tuple(f"sum {e}" for e in range(MOST_EXCHANGES))
@@ -34,15 +40,24 @@ def _is_asleep(asked: Round) -> bool:
     return all(getattr(e, "over", None) is not None for e in exchanges(asked))
 
 
+def _array(numbers: Any) -> Any:
+    return np.array(numbers) if type(numbers) is tuple else numbers
+
+
+def _stored(total: Any) -> Any:
+    return total if type(total) is tuple else plain(total)
+
+
 class Steps:
     """One agent's algorithm, standing in a round: `mail` goes out, `receive` takes what came."""
 
-    mail: dict[int, Payload]  # by receiver, or all in `letters`
+    mail: Mapping[int, Payload]  # by receiver, or all in `letters`
     letters: Letters | None  # with room before each
+    few: Few | None  # the same, of few numbers
     sizes: tuple[int, ...]  # of the exchanges of this round
     was_awake: bool  # in the present step: who slept and stood still has said nothing by it
 
-    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector, *, room: int = 0):
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector, *, room: int):
         """`room`: words before each message that goes out, for the frame around it."""
         self.algorithm, self._x0 = algorithm, np.array(x0, np.float64)
         self._objective = local.gradient
@@ -52,12 +67,37 @@ class Steps:
         self._n_past = 0  # of these, before the present step: its state holds what they gave
         self._sums: tuple[NDArray[np.float64], ...] = ()  # of the round before
         self._state_type = type(self._nameless_state())
+        self._state: Any = None  # as arrays, and in the form of a written step; one can be None
+        self._numbers: tuple[Any, ...] | None = None
+        self._written = self._traced(room)
+        self._running: FewSteps | ManySteps | None = None  # which the present step is of
         self.k, self.round = 0, 0
 
     def _nameless_state(self) -> Any:
         """A state of the algorithm's, for its type only."""
         calm = replace(self._view.local, gradient=np.zeros_like)
         return self.algorithm.init(OneAgent(calm), self._x0[None, :, None])
+
+    def _traced(self, room: int) -> FewSteps | ManySteps | None:
+        """The step as it was written down; None where it cannot be."""
+        dim, view = len(self._x0), self._view
+        try:
+            found = trace(self.algorithm, view, self._state_type)
+        except Exception as error:  # a step may do anything with symbols; then it runs as it is
+            log.debug("steps are not traced: %s", error)
+            return None
+        if are_few(dim, len(found.receivers)):
+            return FewSteps(found, view, dim, self._gradient)
+        return ManySteps(found, view, dim, self._gradient, room=room)
+
+    @property
+    def state(self) -> Any:
+        """At the start of the present step, or at the end of one that has ended; as arrays."""
+        if self._state is None:
+            assert self._numbers is not None
+            arrays = [np.asarray(u).reshape(1, -1, 1) for u in self._numbers]
+            self._state = self._state_type(*arrays)
+        return self._state
 
     def _gradient(self, x: Vector) -> Vector:
         if self._told:
@@ -71,44 +111,71 @@ class Steps:
     def begin(self) -> None:
         """Iteration 0, round 0."""
         self._view.bind(0)
-        self._begin(0, self.algorithm.init(self._view, self._x0[None, :, None]), 0)
+        self._state = self.algorithm.init(self._view, self._x0[None, :, None])
+        self._numbers = None
+        self._begin(0, 0)
 
-    def _begin(self, k: int, state: Any, round_: int) -> None:
-        self.k, self.state, self.round, self.was_awake = k, state, round_, False
+    def _begin(self, k: int, round_: int) -> None:
+        self.k, self.round, self.was_awake = k, round_, False
         self._n_past = len(self.gradients)
         self._view.bind(k)
         is_first = k == 0 and self.algorithm.first_differs
+        self._running = written = None if is_first else self._written
+        if written is not None:
+            if self._numbers is None:
+                self._numbers = tuple([written.of(u[0, :, 0]) for u in self._state])
+            self.few, self.letters, self.mail, own, self._is_finite = written.send(k, self._numbers)
+            self.sizes, self.was_awake = (len(own),), True
+            return
         step = self.algorithm.first if is_first else self.algorithm.step
-        self._step: Step[Any] = step(self._view, self._view.lengthened(state))
+        self._step: Step[Any] = step(self._view, self._view.lengthened(self.state))
         self._ask(next(self._step))
 
     def _ask(self, asked: Round) -> None:
+        self.few = None
         self._asked = asked
         self.mail, self._own = self._view.outgoing(asked)
         self.letters = self._view.letters
         self.sizes = tuple([len(own) for own in self._own])
+        self._is_finite = all(map(is_finite, self._own))
         if not self.was_awake:
             self.was_awake = bool(self.letters or self.mail) or not _is_asleep(asked)
 
-    def receive(self, box: Mapping[int, Payload]) -> bool:
+    def receive(self, box: Mapping[int, tuple[Numbers | None, ...]]) -> bool:
         """The messages of this round; whether the step ended with it (then `go_on`, or not)."""
-        return self._answer(self._view.incoming(self._asked, self._own, box))
+        running = self._running
+        if running is not None:
+            came: list[Any] = [payload[0] for payload in box.values()]
+            total, numbers = running.receive(tuple(box), came)
+            return self._ended((total,), numbers=numbers)
+        arrays = {j: tuple([_array(u) for u in payload]) for j, payload in box.items()}
+        return self._answer(self._view.incoming(self._asked, self._own, arrays))
 
     def _answer(self, sums: tuple[NDArray[np.float64], ...]) -> bool:
-        self._sums = sums
-        self.round += 1
+        running = self._running
+        if running is not None:
+            total: Any = running.of(sums[0][0, :, 0])
+            return self._ended((total,), numbers=running.answer(total))
         try:
             asked = self._step.send(reply(self._asked, sums))
         except StopIteration as end:
-            self.state = self._view.computed(end.value)
-            self.k += 1
-            return True
+            return self._ended(sums, state=self._view.computed(end.value))
+        self._sums = sums
+        self.round += 1
         self._ask(asked)
         return False
 
+    def _ended(
+        self, sums: tuple[Any, ...], *, state: Any = None, numbers: tuple[Any, ...] | None = None
+    ) -> bool:
+        self._sums, self._state, self._numbers = sums, state, numbers
+        self.round += 1
+        self.k += 1
+        return True
+
     def go_on(self) -> None:
         """The first round of the next step."""
-        self._begin(self.k, self.state, self.round)
+        self._begin(self.k, self.round)
 
     @property
     def x(self) -> Vector:
@@ -121,7 +188,7 @@ class Steps:
         """What a run ends with."""
         return Section(self.k, self.round, self._fields(), blob, {"is_final": True} | facts)
 
-    def _fields(self) -> dict[str, NDArray[np.float64]]:
+    def _fields(self) -> dict[str, Any]:
         return dict(zip(self.state._fields, self.state, strict=True))
 
     def record(self, blob: bytes, *, is_head: bool) -> Section:
@@ -131,7 +198,7 @@ class Steps:
         gradients = self.gradients
         self.gradients = []
         if not is_head:
-            arrays = {_SUMS[e]: plain(total) for e, total in enumerate(self._sums)}
+            arrays = {_SUMS[e]: _stored(total) for e, total in enumerate(self._sums)}
         elif self.k == 0:  # the state follows from x⁰ and the gradients at it
             arrays = {"x0": self._x0}
         else:
@@ -142,12 +209,11 @@ class Steps:
 
     def check(self) -> None:
         """Refuse numbers that no neighbour would take."""
-        for own in self._own:  # what remains is finite only if all that is sent is
-            if not is_finite(own):
-                raise DivergedError(
-                    f"iteration {self.k}: the numbers to be sent are not finite. Choose a smaller "
-                    "stepsize."
-                )
+        if not self._is_finite:  # what remains is so only if all that is sent is
+            raise DivergedError(
+                f"iteration {self.k}: the numbers to be sent are not finite. Choose a smaller "
+                "stepsize."
+            )
 
     def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
         """Rerun a slot's steps to its last round; `check` sees every round with its section."""
@@ -157,7 +223,7 @@ class Steps:
             self.round = head.round
             return
         self._told = deque(
-            array
+            np.asarray(array)
             for section in sections
             for name, array in section.arrays.items()
             if name.startswith(_GRADIENT)
@@ -167,7 +233,7 @@ class Steps:
             self.begin()
         else:
             self._restore(head)
-            self._begin(self.k, self.state, head.round)
+            self._begin(self.k, head.round)
         for section in sections:
             if section is not head:
                 self._answer_again(section)
@@ -185,7 +251,9 @@ class Steps:
 
     def _answer_again(self, section: Section) -> None:
         """Give the sums that were written with a round, which is then the present one."""
-        sums = tuple(np.array(a) for name, a in section.arrays.items() if name in _SUMS)
+        sums = tuple(
+            np.array(a).reshape(1, -1, 1) for name, a in section.arrays.items() if name in _SUMS
+        )
         if self._answer(sums):
             self.go_on()
 
@@ -197,4 +265,4 @@ class Steps:
                 f"the journal holds the state {sorted(stored)}, but "
                 f"{type(self.algorithm).__name__} has {list(self._state_type._fields)}."
             )
-        self.state = self._state_type(**stored)
+        self._state, self._numbers = self._state_type(**stored), None

@@ -18,7 +18,7 @@ from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
-from hushgrad.runtime.wire import Bytes, Data, address, encode_data, room
+from hushgrad.runtime.wire import Bytes, Data, address, encode_data, encode_few, room
 
 type Frames = dict[int, Bytes]  # by peer
 
@@ -138,8 +138,10 @@ class Turns:
     def _encode(self) -> bytes:
         """Make the frames of the present round; gives the digest of all that are different."""
         steps = self.steps
-        round_, letters = steps.round, steps.letters
-        if letters is not None and letters[0] == self._peers:
+        round_, letters, few = steps.round, steps.letters, steps.few
+        if few is not None and few[0] == self._peers:
+            found = self._packed(round_, few[1])
+        elif letters is not None and letters[0] == self._peers:
             found = self._addressed(round_, letters[1])
         else:
             found = self._encode_mail(round_)
@@ -147,6 +149,16 @@ class Turns:
         self.frames[round_], seen = found
         self.frames.pop(round_ - 2, None)
         return seen
+
+    def _packed(self, round_: int, messages: tuple[Any, ...]) -> tuple[Frames, bytes]:
+        """The frames of messages of few numbers."""
+        stop = self._stopping.encode()
+        if len(messages) > 1 and messages[0] is messages[1]:  # a Pull sends one to all
+            every = encode_few(round_, stop, messages[:1])
+            return dict.fromkeys(self._peers, every[0]), digest(every[0])
+        every = encode_few(round_, stop, messages)
+        frames: Frames = dict(zip(self._peers, every, strict=True))
+        return frames, digest(b"".join(every))
 
     def _addressed(self, round_: int, letters: Any) -> tuple[Frames, bytes]:
         """The frames of messages that lie where they are to be read from."""
@@ -160,8 +172,12 @@ class Turns:
         return frames, digest(every)
 
     def _encode_mail(self, round_: int) -> tuple[Frames, bytes]:
-        stop, mail, letters = self._stopping.encode(), self.steps.mail, self.steps.letters
-        if letters is not None:  # but not for all peers
+        stop, mail = self._stopping.encode(), self.steps.mail
+        few, letters = self.steps.few, self.steps.letters
+        if few is not None:  # but not for all peers
+            arrays = {id(message): np.array(message) for message in few[1]}
+            mail = {i: (arrays[id(message)],) for i, message in zip(*few, strict=True)}
+        elif letters is not None:
             start = room(len(stop))
             mail = {i: (row[start:],) for i, row in zip(*letters, strict=True)}
         frames: Frames = {}

@@ -21,7 +21,6 @@ is allocated. Nothing is ever unpickled.
 from __future__ import annotations
 
 import enum
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ from numpy.typing import NDArray
 from hushgrad.errors import WireError
 from hushgrad.runtime.digest import digest
 from hushgrad.runtime.pledges import ENTRY
+from hushgrad.simulate import few, passes
+from hushgrad.simulate.few import MOST
 
 MAGIC = b"hush"
 VERSION = 1
@@ -41,8 +42,11 @@ MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 
 type Bytes = bytes | memoryview
 
+type Numbers = NDArray[np.float64] | tuple[float, ...]
+
 _FLOAT = np.dtype("<f8")
-_FEW = 16  # numbers
+# Few numbers are read and written as plain ones, at less cost than an array's.
+_FEW = tuple(struct.Struct(f"<{n}d") for n in range(MOST + 1))
 
 # Frames up to this size are parsed from one buffer; longer ones are read into their own.
 _STAGE = 65_536
@@ -102,6 +106,16 @@ def encode_data(
     return b"".join(parts)
 
 
+def encode_few(round_: int, stop: bytes, messages: tuple[tuple[float, ...], ...]) -> list[bytes]:
+    """The DATA frames of a round of one exchange, of as many numbers each."""
+    if not messages:
+        return []
+    size = len(messages[0])
+    pack, length = _FEW[size].pack, len(stop) + 8 * size
+    head = HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1) + stop
+    return [head + pack(*message) for message in messages]
+
+
 def room(stop_bytes: int) -> int:
     """Words of a DATA frame before its numbers."""
     return (HEADER.size + stop_bytes) // 8
@@ -121,10 +135,10 @@ class Data:
 
     round: int
     stop: bytes
-    numbers: NDArray[np.float64]  # all exchanges that are in it, one after the other
+    numbers: Numbers  # all exchanges that are in it, one after the other
     present: int  # bit e: exchange e is in it
     digest: bytes
-    payload: tuple[NDArray[np.float64] | None, ...] = ()  # one entry per exchange, once it fits
+    payload: tuple[Numbers | None, ...] = ()  # one entry per exchange, once it fits
 
     def fit(self, sizes: tuple[int, ...]) -> None:
         """Cut the numbers into the exchanges that this round has, of these sizes."""
@@ -132,7 +146,7 @@ class Data:
             self.payload = (self.numbers,)
             return
         place = 0
-        payload: list[NDArray[np.float64] | None] = []
+        payload: list[Numbers | None] = []
         for e, size in enumerate(sizes):
             if self.present >> e & 1:
                 payload.append(self.numbers[place : place + size])
@@ -156,7 +170,7 @@ def decode_due(whole: bytes, round_: int, start: int) -> Data | None:
     length = len(whole) - HEADER.size
     if whole[: HEADER.size] != HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1):
         return None
-    numbers = np.frombuffer(whole, _FLOAT, -1, start)
+    numbers = _read(whole, start)
     if not is_finite(numbers):
         return None
     return Data(round_, whole[HEADER.size : start], numbers, 1, digest(whole), (numbers,))
@@ -171,7 +185,7 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"a message begins with {stop_bytes} bytes of stop bits, but round {round_} has "
             f"{len(frame.body)} bytes"
         )
-    numbers = np.frombuffer(whole, _FLOAT, offset=start)
+    numbers = _read(whole, start)
     if not is_finite(numbers):
         place = int(np.argmin(np.isfinite(numbers)))
         raise WireError(
@@ -181,10 +195,19 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
     return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
 
 
-def is_finite(vector: NDArray[np.float64]) -> bool:
-    if vector.size <= _FEW and math.isfinite(sum(vector.tolist())):
-        return True  # of few numbers this is the quickest proof; a sum may overflow, though
-    return bool(np.isfinite(vector).all())
+def _read(whole: Bytes, start: int) -> Numbers:
+    count = (len(whole) - start) // 8
+    if count <= MOST:
+        return _FEW[count].unpack_from(whole, start)
+    return np.frombuffer(whole, _FLOAT, -1, start)
+
+
+def is_finite(vector: Numbers) -> bool:
+    if isinstance(vector, tuple):
+        return few.is_finite(vector)
+    if len(vector) <= MOST:
+        return few.is_finite(tuple(vector.tolist()))
+    return passes.is_finite(vector)
 
 
 def limits(dim: int, stop_bytes: int, *, n_pledges: int = 0) -> Mapping[Kind, int]:

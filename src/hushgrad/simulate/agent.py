@@ -241,7 +241,7 @@ class OneAgent(View):
         for e, exchange in enumerate(exchanges(asked)):
             parts = [own[e] if j == me else box[j][e] for j in senders]
             if isinstance(exchange, Pull):
-                into = self._row(exchange.matrix)
+                into = self.row(exchange.matrix)
                 parts = [
                     vector if j == me or vector is None else into[j] * lift(vector)
                     for j, vector in zip(senders, parts, strict=True)
@@ -253,14 +253,16 @@ class OneAgent(View):
         """(receivers with the message, own share) of what receivers weigh."""
         matrix = exchange.matrix
         message = flat(exchange.vector)
-        vector = lift(message)
+        own = self.stays(matrix, lift(message))
+        return [(i, message) for i in self._receivers[matrix.links]], numbers(own)
+
+    def stays(self, matrix: Matrix, vector: Any) -> Any:
+        """This agent's own part of the product with a public matrix."""
         weights = self._public(matrix)
         if isinstance(matrix, Lazy):
             half = 0.5 * vector
-            own = weights.own * half + half
-        else:
-            own = weights.own * vector
-        return [(i, message) for i in self._receivers[matrix.links]], numbers(own)
+            return weights.own * half + half
+        return weights.own * vector
 
     def _push(self, exchange: Push, room: int) -> tuple[Mail, Vector]:
         """(receivers with their messages, own share) of what this agent weighs: columns add up to
@@ -296,18 +298,22 @@ class OneAgent(View):
         found = zip(receivers, messages, awake.tolist(), strict=True)
         return [(i, message) for i, message, is_awake in found if is_awake], own
 
+    def receivers(self, links: Links) -> tuple[int, ...]:
+        """Whom these links reach, ascending."""
+        return self._receivers[links]
+
     def _planned(self, terms: Terms) -> tuple[tuple[int, ...], list[Any]]:
         """Who is reached by a Push, and the weights of each of its terms, None for none."""
         links = terms.links
         receivers = self._receivers[links]
         return receivers, [
-            self._weights(matrix, links)
+            self.weights(matrix, links)
             if receivers and matrix.links is not Links.NONE and type(matrix) is not Shares
             else None
             for matrix, _ in terms.parts
         ]
 
-    def _weights(self, matrix: Matrix, links: Links) -> Array:
+    def weights(self, matrix: Matrix, links: Links) -> Array:
         """(receivers, 1) weights for those whom these links reach; 0 where the matrix does not."""
         if isinstance(matrix, Columns):
             assert matrix.links is links
@@ -319,7 +325,7 @@ class OneAgent(View):
             self._columns[key] = np.array(weights).reshape(-1, 1)
         return self._columns[key]
 
-    def _row(self, matrix: Matrix) -> Mapping[int, float]:
+    def row(self, matrix: Matrix) -> Mapping[int, float]:
         """{sender: weight} of a public matrix."""
         into = self._public(matrix).into
         if not isinstance(matrix, Lazy):

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from hushgrad.exchange import Array
 from hushgrad.simulate.long import Long, is_long, lift, pieces
 
-_FEW = 4  # messages that are taken off one by one, not summed up before
-
 type Vector = NDArray[np.float64]  # (d,)
 
 
@@ -54,11 +52,8 @@ def _divide_piece(
             is_first = False
         else:
             messages += weights if n is None else np.multiply(weights, wholes[n], room)
-    if len(messages) <= _FEW:
-        for message in messages:
-            own -= message
-    else:
-        own -= np.add.reduce(messages)
+    for message in messages:
+        own -= message
 
 
 def add(vectors: list[Any]) -> Any:

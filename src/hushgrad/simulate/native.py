@@ -1,23 +1,14 @@
 """Loops of the engine as native code: draws, sums over neighbours, gradients of rows (native.c).
 
-XLA vectorises none of them as well as the machine can. The source is compiled once by the system's
-C compiler, kept in the user's cache, and called through XLA's foreign function interface. Without a
-compiler, or with HUSHGRAD_NATIVE=0, XLA's own code does the same work, about half as fast; both
-agree to rounding, draws bit for bit.
+XLA vectorises none of them as well as the machine can. Compiled (compiler.py), they are called
+through XLA's foreign function interface. Without a compiler, or with HUSHGRAD_NATIVE=0, XLA's own
+code does the same work, about half as fast; both agree to rounding, draws bit for bit.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,13 +16,18 @@ import jax.numpy as jnp
 
 from hushgrad.exchange import Array
 from hushgrad.problems import losses, quadratic
+from hushgrad.simulate import compiler
 from hushgrad.simulate.products import interpret
 
 DRAWS = 1024  # below, a call costs more than it saves
 NUMBERS = 2048  # agents · d, the same
 COLUMNS = 32  # wider matrices XLA multiplies as fast
 
-_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared")
+_FLAGS = (
+    "-O2",
+    "-ffp-contract=fast",
+    f"-DHUSHGRAD_JAX={jax.__version__}",
+)  # of another JAX, made anew
 _OPERATIONS = ("uniforms", "mix", "rows", "columns", "misfit", "squares", "logistic", "huber")
 
 
@@ -116,9 +112,7 @@ def _product(A: Array, x: Array, by_rows: bool) -> Array | None:
 @functools.cache
 def is_available() -> bool:
     """Whether the native code is there; compiles and registers it when first asked."""
-    if os.environ.get("HUSHGRAD_NATIVE", "1") == "0":
-        return False
-    library = _library()
+    library = compiler.library("native.c", *_FLAGS, "-I", jax.ffi.include_dir())
     if library is None:
         return False
     for name in _OPERATIONS:
@@ -126,44 +120,3 @@ def is_available() -> bool:
         handler = jax.ffi.pycapsule(getattr(library, symbol))
         jax.ffi.register_ffi_target(symbol, handler, platform="cpu")
     return True
-
-
-def _library() -> Any:
-    """The compiled library, or None where it cannot be made."""
-    source = Path(__file__).with_name("native.c")
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or os.name != "posix":
-        return None
-    built = _cache() / f"native-{_digest(source, compiler)}.so"
-    try:
-        if not built.exists():
-            _compile(compiler, source, built)
-        return ctypes.CDLL(str(built))
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _compile(compiler: str, source: Path, built: Path) -> None:
-    built.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=built.parent) as work:  # so that nobody sees half a file
-        part = Path(work) / "native.so"
-        command = [compiler, *_FLAGS, "-I", jax.ffi.include_dir(), str(source), "-o", str(part)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-        part.replace(built)
-
-
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "hushgrad"
-
-
-def _digest(source: Path, compiler: str) -> str:
-    """Code made for another processor, compiler or version of JAX has another name."""
-    try:
-        flags = next(
-            line for line in Path("/proc/cpuinfo").read_text().splitlines() if "flags" in line
-        )
-    except (OSError, StopIteration):
-        flags = platform.processor()
-    known = (source.read_text(), *_FLAGS, compiler, platform.machine(), flags, jax.__version__)
-    return hashlib.sha256("\0".join(known).encode()).hexdigest()[:16]

@@ -1,0 +1,60 @@
+"""C sources of this package, compiled once by the system's compiler and kept in the user's cache.
+
+Nothing depends on it: without a compiler, or with HUSHGRAD_NATIVE=0, other code does the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def library(name: str, *flags: str) -> Any:
+    """The compiled `name`, a file of this directory; None where it cannot be made."""
+    if os.environ.get("HUSHGRAD_NATIVE", "1") == "0" or os.name != "posix":
+        return None
+    source = Path(__file__).with_name(name)
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        return None
+    command = (compiler, "-march=native", "-fPIC", "-shared", *flags)
+    try:
+        built = _cache() / f"{source.stem}-{_digest(source, command)}.so"
+        if not built.exists():
+            _compile(command, source, built)
+        return ctypes.CDLL(str(built))
+    except (OSError, RuntimeError, subprocess.SubprocessError):  # RuntimeError: nobody's home
+        return None
+
+
+def _compile(command: tuple[str, ...], source: Path, built: Path) -> None:
+    built.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent) as work:  # so that nobody sees half a file
+        part = Path(work) / built.name
+        whole = [*command, str(source), "-o", str(part)]
+        subprocess.run(whole, check=True, capture_output=True, timeout=60)
+        part.replace(built)
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "hushgrad"
+
+
+def _digest(source: Path, command: tuple[str, ...]) -> str:
+    """Code made for another processor, or in another way, has another name."""
+    try:
+        flags = next(
+            line for line in Path("/proc/cpuinfo").read_text().splitlines() if "flags" in line
+        )
+    except (OSError, StopIteration):
+        flags = platform.processor()
+    known = (source.read_text(), *command, platform.machine(), flags)
+    return hashlib.sha256("\0".join(known).encode()).hexdigest()[:16]

@@ -1,0 +1,254 @@
+"""Steps that are traced once, then run number by number or in passes, are the steps bit for bit."""
+
+import math
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cases
+import hushgrad as hg
+from hushgrad.exchange import Push
+from hushgrad.simulate import long, passes
+from hushgrad.simulate.agent import AgentDriver, OneAgent
+from hushgrad.simulate.few import FewSteps
+from hushgrad.simulate.many import ManySteps
+from hushgrad.simulate.passes import Pass
+from hushgrad.simulate.team import locals_of
+from hushgrad.simulate.trace import NotTraceableError, Number, Vector, in_order, trace
+
+CONSTANT, ROOM = hg.stepsizes.constant(0.05), 5
+DEVIATING = hg.stepsizes.diminishing(0.5, offset=2.0, deviation=hg.stepsizes.geometric(0.9))
+TRACED = {
+    "PDGDS": hg.PDGDS(),
+    "PDGDS geometric": hg.PDGDS(stepsize=DEVIATING),
+    "PDGDS B = I": hg.PDGDS(split=hg.splits.identity()),
+    "PDGNDS": hg.PDGNDS(stepsize=CONSTANT),
+    "PDGNDS square": hg.PDGNDS(stepsize=CONSTANT, form="square"),
+    "PDGNDS recommended": hg.PDGNDS(stepsize=CONSTANT, design="recommended"),
+    "DGD": hg.DGD(stepsize=DEVIATING),
+    "EXTRA": hg.EXTRA(),
+}
+OTHERS = {
+    "two exchanges": hg.DIGing(),
+    "links that take turns": hg.AsynDGM(),
+    "shares that are vectors": hg.PDGDS(split=hg.splits.isotropic()),
+    "numbers that are looked at": hg.PDGNDS(
+        stepsize=hg.stepsizes.constant(0.05, deviation=hg.stepsizes.bursts(2, 0.5))
+    ),
+}
+
+
+def team_of(algorithm, network, quadratics):
+    locals_ = locals_of(algorithm, quadratics.problem, network, seed=5, trial=0)
+    return [
+        AgentDriver(algorithm, local, x0) for local, x0 in zip(locals_, quadratics.x0, strict=True)
+    ]
+
+
+def deliver(team):
+    """Every agent's box, in an order of arrival that is not that of the senders' numbers."""
+    boxes = [{} for _ in team]
+    for j, agent in reversed(list(enumerate(team))):
+        for i, payload in agent.send().items():
+            boxes[i][j] = payload
+    return boxes
+
+
+def messages_of(sent):
+    """{receiver: message}, however they go out."""
+    few, letters, mail, _, _ = sent
+    if few is not None:
+        return dict(zip(*few, strict=True))
+    if letters is not None:
+        return {i: row[ROOM:] for i, row in zip(*letters, strict=True)}
+    return {i: payload[0] for i, payload in mail.items()}
+
+
+def bits(vectors):
+    return [np.array(u, np.float64).ravel().tobytes() for u in vectors]
+
+
+def follow(algorithm, network, quadratics, kind, iterations=30):
+    """Run agents as they are, and traced steps beside them, from the same states."""
+    team = team_of(algorithm, network, quadratics)
+    beside = []
+    for agent in team:
+        view = OneAgent(agent.local)
+        found = trace(algorithm, view, type(agent.state))
+        options = {"room": ROOM} if kind is ManySteps else {}
+        dim = quadratics.x0.shape[1]
+        beside.append((view, kind(found, view, dim, agent.local.gradient, **options)))
+    for k in range(iterations):
+        is_first = k == 0 and algorithm.first_differs
+        boxes = deliver(team)
+        for (view, steps), agent in zip(beside, team, strict=True):
+            if not is_first:
+                view.bind(k)
+                sent = steps.send(k, tuple(steps.of(u[0, :, 0]) for u in agent.state))
+                mine, theirs = messages_of(sent), agent.send()
+                assert tuple(mine) == tuple(theirs)
+                assert bits(mine.values()) == bits([payload[0] for payload in theirs.values()])
+                assert bits([sent[3]]) == bits(agent._own)
+                assert sent[4]
+        for (_, steps), agent, box in zip(beside, team, boxes, strict=True):
+            agent.receive(box)
+            if not is_first:
+                came = [steps.of(payload[0]) for payload in box.values()]
+                before = vars(steps).copy()
+                total, state = steps.receive(tuple(box), came)
+                assert bits(state) == bits(agent.state)
+                vars(steps).update(before)  # as if it were rerun from a journal
+                assert bits(steps.answer(total)) == bits(state)
+
+
+@pytest.fixture(params=["few", "many", "many, in NumPy"])
+def kind(request, monkeypatch):
+    if request.param == "few":
+        return FewSteps
+    if request.param.endswith("NumPy"):
+        monkeypatch.setattr(passes, "_library", lambda: None)
+        for module in (long, passes):
+            monkeypatch.setattr(module, "PIECE", 3)
+    elif passes._library() is None:
+        pytest.skip("no compiler")
+    return ManySteps
+
+
+@pytest.mark.parametrize("algorithm", TRACED.values(), ids=TRACED)
+@pytest.mark.parametrize("network", [cases.undirected(), cases.nonsymmetric()], ids=["u", "n"])
+def test_traced_steps_are_the_steps(algorithm, network, kind):
+    try:
+        algorithm.check(network)
+    except hg.HushgradError:
+        pytest.skip("not for this network")
+    follow(algorithm, network, cases.Quadratics(), kind)
+
+
+def test_an_agent_with_many_neighbours_is_traced_too(kind):
+    network = hg.Network(hg.graphs.star(600))
+    follow(TRACED["PDGNDS"], network, cases.Quadratics(m=600, d=2), kind, iterations=2)
+
+
+def test_vectors_longer_than_a_block():
+    follow(TRACED["PDGNDS"], cases.undirected(), cases.Quadratics(d=1100), ManySteps, iterations=3)
+
+
+@pytest.mark.parametrize("algorithm", OTHERS.values(), ids=OTHERS)
+def test_other_steps_are_not_traced(algorithm):
+    (agent, *_) = team_of(algorithm, cases.undirected(), cases.Quadratics())
+    with pytest.raises((NotTraceableError, TypeError, AttributeError)):
+        trace(algorithm, OneAgent(agent.local), type(agent.state))
+
+
+class Curious(hg.DGD):
+    """Looks at what it should only compute with."""
+
+    look = staticmethod(bool)
+
+    def step(self, agent, s):
+        self.look(agent, s)
+        x = yield Push(agent.W @ s.x)
+        return type(s)(x=x)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda agent, s: agent.k < 3,
+        lambda agent, s: agent.k == 3,
+        lambda agent, s: agent.k != 3,
+        lambda agent, s: agent.counter == 3,
+        lambda agent, s: agent.counter + 1,
+        lambda agent, s: int(agent.k),
+        lambda agent, s: math.sqrt(agent.k),
+        lambda agent, s: np.sqrt(s.x),
+        lambda agent, s: np.asarray(s.x),
+        lambda agent, s: s.x[0],
+        lambda agent, s: s.x.shape,
+        lambda agent, s: s.x**2,
+        lambda agent, s: list(s.x),
+        lambda agent, s: np.ones(3) * s.x,
+        lambda agent, s: agent.coin(),
+        lambda agent, s: agent.gradient(agent.k),
+        lambda agent, s: math.inf * s.x,
+    ],
+)
+def test_what_looks_at_numbers_is_not_traced(look):
+    algorithm = Curious()
+    object.__setattr__(algorithm, "look", look)
+    (agent, *_) = team_of(hg.DGD(), cases.undirected(), cases.Quadratics())
+    with pytest.raises((NotTraceableError, TypeError, AttributeError)):
+        trace(algorithm, OneAgent(agent.local), type(agent.state))
+    object.__setattr__(algorithm, "look", lambda agent, s: None)
+    trace(algorithm, OneAgent(agent.local), type(agent.state))
+
+
+# ---- passes
+
+OPERATIONS = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "-u": np.negative
+}  # fmt: skip
+
+
+@st.composite
+def sums(draw):
+    """Vectors that are given, and some that are computed of these and of one another."""
+    given = [Vector(source=("given", n)) for n in range(draw(st.integers(1, 4)))]
+    every = list(given)
+    for _ in range(draw(st.integers(1, 25))):
+        a, b = (draw(st.sampled_from(every)) for _ in range(2))
+        number = draw(st.floats(-4, 4).filter(bool))
+        operation = draw(st.sampled_from(list(OPERATIONS)))
+        operands = draw(st.sampled_from([(a, b), (a, number), (number, b)]))
+        every.append(Vector(operation, (a,) if operation == "-u" else operands))
+    wanted = draw(st.lists(st.sampled_from(every), min_size=1, max_size=5))
+    return given, wanted, draw(st.sampled_from([1, 2, 511, 512, 513, 1030]))
+
+
+@given(sums(), st.booleans())
+def test_a_pass_is_one_operation_after_the_other(case, in_numpy):
+    inputs, wanted, dim = case
+    given_ = dict.fromkeys(inputs)
+    rng = np.random.default_rng(dim)
+    values = {u: rng.normal(size=dim) for u in given_}
+    todo = Pass(wanted, given_)
+    with np.errstate(all="ignore"):
+        for u in in_order(wanted, given_):
+            operands = [values[v] if isinstance(v, Vector) else v for v in u.given]
+            values[u] = OPERATIONS[u.operation](*operands)
+        found = [np.empty(dim) for _ in todo.wanted]
+        used = [values[u] for u in todo.given]
+        if in_numpy:
+            is_finite = not todo.operations or todo._run_in_numpy((*used, *found), todo.numbers)
+        else:
+            is_finite = todo.run(used, found, todo.numbers)
+    for u, got in zip(todo.wanted, found, strict=True):
+        np.testing.assert_array_equal(got, values[u])
+    assert is_finite == (not found or bool(np.isfinite(found[-1]).all()))
+
+
+@given(st.integers(0, 1100), st.sampled_from([math.nan, math.inf, -math.inf, 1e308]), st.data())
+def test_finite_is_what_numpy_calls_so(size, odd, data):
+    vector = np.full(size, 1e308)
+    if size and data.draw(st.booleans()):
+        vector[data.draw(st.integers(0, size - 1))] = odd
+    assert passes.is_finite(vector) == np.isfinite(vector).all()
+    assert passes.is_finite(vector[::2]) == np.isfinite(vector[::2]).all()
+
+
+def test_order_is_kept_and_what_is_known_is_left():
+    a, b = Vector(source=("a",)), Number(source=("k",))
+    c = a * b
+    d = c + a
+    e = d - c
+    assert all(map(lambda u, v: u is v, in_order([e]), (a, b, c, d, e)))
+    assert all(map(lambda u, v: u is v, in_order([e], {a, b, c}), (d, e)))
+    other = Vector(source=("other",))
+    assert all(map(lambda u, v: u is v, in_order([e], {a, b, other}, {c: other}), (d, e)))
+
+
+def test_bits_differ_where_numbers_do():
+    assert bits([(1.0, 2.0)]) == [struct.pack("<2d", 1.0, 2.0)]
