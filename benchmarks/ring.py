@@ -125,7 +125,7 @@ def gradient(theta: Any, data: Any) -> Any:
 
 
 def command(settings: dict[str, Any]) -> dict[str, float]:
-    from hushgrad.cli import main
+    from hushgrad.__main__ import main
 
     sys.argv = ["hushgrad", "agent", settings["file"], "--quiet",
                 "--listen-fd", str(settings["listen_fd"]), "--format", "json"]  # fmt: skip

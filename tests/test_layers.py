@@ -14,7 +14,7 @@ ROOT = Path(hushgrad.__file__).parent
 # a module may import from its own layer and from those before it
 LAYERS = [
     {"errors"},
-    {"exchange", "draws"},
+    {"exchange", "draws", "console"},
     {"graphs", "mixing", "stepsizes", "splits", "masks", "problems", "citations"},
     {"algorithms"},
     {"tables"},

@@ -1,5 +1,27 @@
-"""`python -m hushgrad` is the command `hushgrad`."""
+"""The command `hushgrad`, also as `python -m hushgrad`."""
 
-from hushgrad.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Agents start here, without the command line's libraries; all other commands in cli."""
+    if sys.argv[1:2] == ["agent"]:
+        from hushgrad.console import told
+        from hushgrad.errors import HushgradError
+        from hushgrad.runtime.command import plain_options, run_agent
+
+        options = plain_options(sys.argv[2:])
+        if options is not None:
+            try:
+                sys.exit(run_agent(**options))
+            except (HushgradError, KeyboardInterrupt) as error:
+                sys.exit(told(error))
+    from hushgrad import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

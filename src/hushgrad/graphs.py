@@ -6,6 +6,8 @@ come from outside (`from_edges`, `from_networkx`, `from_file`) may be disconnect
 refuses them.
 """
 
+from __future__ import annotations
+
 import csv
 import math
 import operator
@@ -98,7 +100,7 @@ class Graph:
             return False
         return not self.components.any()
 
-    def two_hop(self) -> "Graph":
+    def two_hop(self) -> Graph:
         """The graph of all pairs at distance one or two, along the arcs: the pattern of W².
 
         >>> path(4).two_hop().links.tolist()

@@ -45,7 +45,7 @@ class Pair:
     listen: int
     started: list[Process] = field(default_factory=list)
 
-    def start(self, *arguments, code="from hushgrad.cli import main; main()"):
+    def start(self, *arguments, code="from hushgrad.__main__ import main; main()"):
         """Start `hushgrad …` and go on."""
         popen = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],

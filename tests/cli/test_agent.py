@@ -6,16 +6,17 @@ import signal
 import socket
 import time
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
-from hushgrad.cli.agent import Progress
-from hushgrad.cli.terminal import say
+from hushgrad.console import say
 from hushgrad.runtime.agent import Agent
 from hushgrad.runtime.agentfile import load_config
+from hushgrad.runtime.command import Progress, plain_options
 from hushgrad.runtime.result import read_result
 from hushgrad.runtime.standing import read_standing
 
@@ -51,7 +52,7 @@ def test_two_processes_meet_in_the_middle_and_say_so(pair):
 MEASURED = """
 import re, sys
 from pathlib import Path
-from hushgrad.cli import main
+from hushgrad.__main__ import main
 try:
     main()
 finally:
@@ -259,3 +260,37 @@ def test_the_example_file_is_written_once(tmp_path, monkeypatch):
     assert "hushgrad doctor agent.toml" in result.stderr
     assert "[[neighbour]]" in (tmp_path / "agent.toml").read_text(encoding="utf-8")
     assert "stays as it is" in refused("new", "--agent")
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("a.toml", {}),
+        ("--format json a.toml", {"is_json": True}),
+        ("a.toml --format text", {"is_json": False}),
+        ("-q a.toml", {"quiet": True}),
+        (
+            "--supervised --listen-fd 5 a.toml --quiet",
+            {"is_supervised": True, "listen_fd": 5, "quiet": True},
+        ),
+    ],
+)
+def test_both_ways_to_the_agent_understand_the_same(words, options, monkeypatch):
+    """The short one, and the one that knows help and errors."""
+    asked = []
+    monkeypatch.setattr(
+        "hushgrad.runtime.command.run_agent", lambda file, **given: asked.append((file, given)) or 7
+    )
+    assert plain_options(words.split()) == {"file": Path("a.toml")} | options
+    usual = dict.fromkeys(("is_json", "quiet", "is_supervised"), False) | {"listen_fd": None}
+    assert CliRunner().invoke(app, ["agent", *words.split()]).exit_code == 7
+    assert asked == [(Path("a.toml"), usual | options)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "--help", "-h a.toml", "a.toml b.toml", "a.toml --format", "a.toml --format xml",
+     "a.toml --listen-fd 2", "a.toml --listen-fd x", "a.toml --quick", "a.toml --format=json"],
+)  # fmt: skip
+def test_what_the_short_way_does_not_know_goes_the_other(words):
+    assert plain_options(words.split()) is None

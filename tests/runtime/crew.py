@@ -22,10 +22,7 @@ from hushgrad.runtime.result import read_result
 # forked from one process that has imported everything: a start costs milliseconds
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which must have no threads
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["hushgrad.cli.agent", "hushgrad.runtime.agent", "pydantic", "pydantic.type_adapter",
-     "pydantic.json_schema", "rich.console", "rich.text"]
-)  # fmt: skip
+FORKS.set_forkserver_preload(["hushgrad.runtime.command"])
 
 RING = ((0, 1), (1, 2), (2, 3), (3, 0))
 

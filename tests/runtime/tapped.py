@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 
-from hushgrad.cli import main
+from hushgrad.__main__ import main
 from hushgrad.runtime import agent  # noqa: F401  # so that a fork need not import it
 from hushgrad.runtime.digest import digest
 from hushgrad.runtime.link import Link

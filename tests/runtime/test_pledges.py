@@ -151,7 +151,7 @@ def test_once_masks_are_known_not_to_cancel_nothing_is_computed_sent_or_echoed(
     agents = ring.agents(configs, [slow(j) for j in range(3)])
     results = asyncio.run(ring.ends(agents))
     assert {result.status for result in results} == {Status.REFUSED}
-    assert calls == [1, 1, 1]
+    assert max(calls) == 1  # who was told at once has not even begun
     assert heard[Kind.DATA] == 0
     # at the beginning one on each of three links each way, then each of 2·3 news to one other
     assert 6 <= heard[Kind.PLEDGE] <= 30

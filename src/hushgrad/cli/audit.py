@@ -18,10 +18,9 @@ from hushgrad.cli.terminal import (
     Row,
     Seed,
     collecting_risks,
-    console,
-    note,
     print_json,
 )
+from hushgrad.console import console, note
 from hushgrad.errors import DivergedError, InputError
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from hushgrad.cli.terminal import (
     Seed,
     Trials,
     collecting_risks,
-    note,
 )
+from hushgrad.console import note
 from hushgrad.errors import InputError
 
 if TYPE_CHECKING:

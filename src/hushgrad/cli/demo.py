@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, console, handled, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, handled, print_json
+from hushgrad.console import console
 
 EPILOG = """
 [bold]Examples[/bold]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hushgrad.cli.terminal import FAILED, Format, OutputFormat, console, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.console import FAILED, console
 
 if TYPE_CHECKING:
     from hushgrad.runtime.doctor import Finding

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, console, note, print_json, say
+from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.console import console, note, say
 from hushgrad.errors import IdentityError, InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hushgrad.cli.terminal import console
+from hushgrad.console import console
 
 if TYPE_CHECKING:
     from hushgrad.runtime.local import AgentRow

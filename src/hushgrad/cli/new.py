@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, note, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.console import note
 from hushgrad.errors import InputError
 
 EPILOG = """

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hushgrad.cli.terminal import FAILED, WIDE, Format, console, note, print_json
+from hushgrad.cli.terminal import Format, print_json
+from hushgrad.console import FAILED, WIDE, console, note
 from hushgrad.errors import InputError
 
 if TYPE_CHECKING:

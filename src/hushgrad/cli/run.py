@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgrad.cli.terminal import (
-    FAILED,
     FileFormats,
     Format,
     Iterations,
@@ -23,9 +22,8 @@ from hushgrad.cli.terminal import (
     Seed,
     Trials,
     collecting_risks,
-    note,
-    say,
 )
+from hushgrad.console import FAILED, note, say
 from hushgrad.errors import AgentError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, console, print_json
+from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.console import console, shown_vector
 from hushgrad.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,10 +103,3 @@ def _print(document: dict[str, Any]) -> None:
         rows["θ"] = shown_vector(result["theta"])
     for label, value in rows.items():
         console().print(Text.assemble((f"{label:<14}", "bold"), value), soft_wrap=True)
-
-
-def shown_vector(theta: list[float | None], most: int = 8) -> str:
-    """The first entries of θ."""
-    entries = ["?" if value is None else f"{value:.6g}" for value in theta[:most]]
-    more = f", … ({len(theta)} entries)" if len(theta) > most else ""
-    return f"[{', '.join(entries)}{more}]"

@@ -13,10 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrad.errors import DivergedError, HushgradError, RiskWarning
-
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-WIDE = 200  # columns in a pipe, where nothing has to fit a screen
+from hushgrad.console import say, told
+from hushgrad.errors import HushgradError, RiskWarning
 
 
 class Format(enum.StrEnum):
@@ -69,28 +67,6 @@ Quiet = Annotated[
 ]
 
 
-def console(*, stderr: bool = False) -> Any:
-    """A rich console on today's stdout or stderr; plain text in a pipe."""
-    from rich.console import Console
-
-    plain = Console(stderr=stderr, highlight=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
-
-
-def say(kind: str, message: str, style: str) -> None:
-    """One message on stderr: `error: …`."""
-    from rich.text import Text
-
-    # what others sent may be in a message, but it cannot move the cursor
-    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in message)
-    text = Text.assemble((f"{kind}: ", style), shown)
-    console(stderr=True).print(text, soft_wrap=True)
-
-
-def note(message: str) -> None:
-    say("note", message, "bold cyan")
-
-
 def print_json(value: Any) -> None:
     """One strict JSON document on stdout; numbers that JSON lacks become null."""
     from hushgrad.simulate.export import strict_json
@@ -105,12 +81,8 @@ def handled(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
-        except HushgradError as error:
-            say("error", str(error), "bold red")
-            raise typer.Exit(FAILED if isinstance(error, DivergedError) else BAD_INPUT) from None
-        except KeyboardInterrupt:
-            say("interrupted", "stopped before the end.", "bold yellow")
-            raise typer.Exit(INTERRUPTED) from None
+        except (HushgradError, KeyboardInterrupt) as error:
+            raise typer.Exit(told(error)) from None
 
     return guarded
 

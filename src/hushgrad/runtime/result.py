@@ -10,7 +10,7 @@ import enum
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import InputError
+
+_PIECE = 4096  # numbers of θ that become text together
 
 
 class Status(enum.StrEnum):
@@ -82,13 +84,17 @@ class AgentResult:
 
     def document(self) -> dict[str, Any]:
         """The result for JSON."""
+        theta = [v if math.isfinite(v) else None for v in self.theta.tolist()]
+        return self.facts() | {"theta": theta}
+
+    def facts(self) -> dict[str, Any]:
+        """The same without θ."""
         return {
             "name": self.name,
             "run": self.run,
             "status": str(self.status),
             "detail": self.detail,
             "resumable": self.is_resumable,
-            "theta": [v if math.isfinite(v) else None for v in self.theta.tolist()],
             "iterations": self.iterations,
             "rounds": self.rounds,
             "incarnation": self.incarnation,
@@ -109,16 +115,25 @@ def result_files(path: Path) -> tuple[Path, Path]:
 def write_result(path: Path, result: AgentResult) -> tuple[Path, Path]:
     """Write both files of a result."""
     in_json, in_npz = result_files(path)
-    text = json.JSONEncoder(indent=2, allow_nan=False)
 
     def write_json(file: IO[bytes]) -> None:
-        for chunk in text.iterencode(result.document()):  # a long θ is many times its numbers
-            file.write(chunk.encode())
-        file.write(b"\n")
+        for piece in json_pieces(result):
+            file.write(piece.encode())
 
     replace_file(in_npz, lambda file: np.savez(file, theta=result.theta))
     replace_file(in_json, write_json)
     return in_json, in_npz
+
+
+def json_pieces(result: AgentResult, more: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """The result as one JSON document, piece by piece: a long θ is many times its numbers."""
+    facts = json.dumps(result.facts() | dict(more or {}), indent=2, allow_nan=False)
+    yield facts.removesuffix("\n}") + ',\n  "theta": ['
+    for start in range(0, len(result.theta), _PIECE):
+        numbers = result.theta[start : start + _PIECE].tolist()
+        texts = [repr(v) if math.isfinite(v) else "null" for v in numbers]
+        yield ("," if start else "") + "\n    " + ",\n    ".join(texts)
+    yield ("\n  " if len(result.theta) else "") + "]\n}\n"
 
 
 def read_result(path: Path) -> AgentResult | None:

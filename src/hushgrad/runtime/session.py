@@ -111,6 +111,7 @@ class Session:
         """The messages of the present round; it is consumed with this."""
         n = self.wanted
         self.wanted = n + 1
+        self._sent.pop(n - 1, None)  # who has sent this round has the one before
         box: dict[int, Data] = {}
         missing: set[int] = set()
         for j, peer in self.peers.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import is_not
 from time import perf_counter
 from typing import Any
@@ -107,9 +107,10 @@ class Turns:
 
     # ---- going on
 
-    def turn(self, box: Mapping[int, Data]) -> bool:
+    def turn(self, box: dict[int, Data]) -> bool:
         """Consume the messages of the present round; whether an iteration ended with it."""
         steps = self.steps
+        self.frames.pop(self.round - 1, None)  # who has sent this round has the one before
         before = None if self._run.tolerance is None else steps.x
         has_ended = steps.receive({j: data.payload for j, data in box.items() if data.present})
         if before is not None:
@@ -118,6 +119,7 @@ class Turns:
             stop = [data.stop for data in box.values()]
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
         consumed = b"".join([box[j].digest for j in self._peers])
+        box.clear()  # room for what is sent next
         if has_ended and (self._must_stop or steps.k == self._run.iterations):
             self._finish(consumed)
         else:
