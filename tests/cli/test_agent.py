@@ -72,6 +72,40 @@ def test_an_agent_with_a_numpy_objective_stays_under_80_mb_and_loads_nothing_hea
     assert int(peak) < 80_000, peak
 
 
+LONG = """
+import time
+import numpy as np
+def gradient(theta):
+    time.sleep(0.002)
+    return theta - np.arange(len(theta))
+"""
+
+
+def test_so_does_one_with_long_vectors_that_was_killed_and_goes_on(pair):
+    dim, rounds = 100_000, 150
+    for name in ("ann", "bob"):
+        (pair.directory / name / "long.py").write_text(LONG)
+        tables = pair.tables(name, dim=dim, iterations=rounds)
+        tables["objective"] = {"function": "long.py:gradient"}
+        tables["algorithm"]["name"] = "PDGNDS"
+        (other,) = tables["neighbour"]
+        tables["partner"] = [{key: other[key] for key in ("name", "number")}]
+        pair.write(name, tables)
+    ann, bob = pair.start("agent", pair.files["ann"], code=MEASURED), pair.agent("bob")
+    state = pair.directory / "ann/state"
+    wait_for(lambda: (s := read_standing(state)) and (s.round or 0) > 20)
+    ann.signal(signal.SIGKILL)
+    ann.end()
+    assert read_standing(state).round < rounds - 20
+    ann = pair.start("agent", pair.files["ann"], "--format", "json", code=MEASURED)
+    assert bob.end()[0] == 0
+    code, out, err = ann.end()
+    assert code == 0, err
+    document = json.loads(out)
+    assert (len(document["theta"]), document["incarnation"]) == (dim, 2)
+    assert int(err.splitlines()[-1].split()[1]) < 80_000, err
+
+
 SLOW = """
 import time
 def gradient(theta):

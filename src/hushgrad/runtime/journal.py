@@ -26,7 +26,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -40,11 +40,12 @@ from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
 FORMAT = 3
-STEPS = 4  # in a slot: the state, the larger part, is written once for all of them
+STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64] | tuple[float, ...]]
 type Facts = dict[str, Any]  # what JSON can hold
+type Read = Callable[[int, int], bytes]  # of a place and a length
 
 # A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
 # checksum covers all that follows it and, through the one before, all that precedes.
@@ -106,45 +107,57 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
     return [b"".join((_MAGIC, checksum, head, text)), *values], checksum
 
 
+class _Stored(Mapping[str, NDArray[np.float64]]):
+    """Arrays that stay where they are until they are asked for: some steps of long vectors are
+    more than an agent needs at a time.
+    """
+
+    def __init__(self, read: Read, place: int, shapes: list[list[Any]]):
+        self._read = read
+        self._places: dict[str, tuple[int, list[int]]] = {}
+        for name, *shape in shapes:
+            self._places[name] = place, shape
+            place += 8 * math.prod(shape)
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        place, shape = self._places[name]
+        return np.frombuffer(self._read(place, 8 * math.prod(shape)), _FLOAT).reshape(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 def decode_sections(content: bytes) -> tuple[list[Section], int, bytes]:
     """The sections of a slot up to the first that is torn, where they end, their checksum."""
+    return read_sections(lambda place, count: content[place : place + count], len(content))
+
+
+def read_sections(read: Read, size: int) -> tuple[list[Section], int, bytes]:
+    """The same of a file of this size; `read` gives so many bytes of it from a place on."""
     sections: list[Section] = []
     place, checksum = 0, NOTHING  # of what is whole
-    whole = memoryview(content)
-    while place + _CHECKED + _HEAD.size <= len(content):
-        tag = place + len(_MAGIC)
-        magic, stated = content[place:tag], content[tag : place + _CHECKED]
-        k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(content, place + _CHECKED)
-        layout = place + _CHECKED + _HEAD.size
+    while place + _CHECKED + _HEAD.size <= size:
+        start = read(place, _CHECKED + _HEAD.size)
+        magic, stated = start[: len(_MAGIC)], start[len(_MAGIC) : _CHECKED]
+        k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(start, _CHECKED)
+        layout = place + len(start)
         blob = layout + n_layout
         arrays = blob + n_blob + -n_blob % 8
         end = arrays + n_arrays
-        if magic != _MAGIC or end > len(content):
+        if magic != _MAGIC or end > size:
             break
-        found = joint_digest(checksum, whole[place + _CHECKED : end])
+        rest = read(layout, end - layout)
+        found = joint_digest(checksum, start[_CHECKED:], rest)
         if found != stated:
             break
-        facts, shapes = json.loads(content[layout:blob])
-        sections.append(
-            Section(
-                k,
-                round_,
-                dict(_arrays(content, arrays, shapes)),
-                content[blob : blob + n_blob],
-                facts,
-            )
-        )
+        facts, shapes = json.loads(rest[:n_layout])
+        stored = _Stored(read, arrays, shapes)
+        sections.append(Section(k, round_, stored, rest[n_layout : n_layout + n_blob], facts))
         place, checksum = end, found
     return sections, place, checksum
-
-
-def _arrays(
-    content: bytes, place: int, shapes: list[list[Any]]
-) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    for name, *shape in shapes:
-        size = math.prod(shape)
-        yield name, np.frombuffer(content, _FLOAT, size, place).reshape(shape)
-        place += 8 * size
 
 
 class StateDirectory:
@@ -292,8 +305,12 @@ class _Slot:
 
     def read(self) -> list[Section]:
         """What is whole; the next section goes behind it."""
-        sections, self._end, self._checksum = decode_sections(self._path.read_bytes())
+        size = os.fstat(self._file).st_size
+        sections, self._end, self._checksum = read_sections(self._read, size)
         return sections
+
+    def _read(self, place: int, count: int) -> bytes:
+        return os.pread(self._file, count, place)
 
     def write(self, section: Section, *, afresh: bool) -> None:
         place, checksum = (0, NOTHING) if afresh else (self._end, self._checksum)

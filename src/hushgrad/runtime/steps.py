@@ -222,12 +222,7 @@ class Steps:
             self._restore(head)
             self.round = head.round
             return
-        self._told = deque(
-            np.asarray(array)
-            for section in sections
-            for name, array in section.arrays.items()
-            if name.startswith(_GRADIENT)
-        )
+        self._tell(head)
         if head.k == 0:
             self._x0 = np.array(head.arrays["x0"])
             self.begin()
@@ -236,6 +231,7 @@ class Steps:
             self._begin(self.k, head.round)
         for section in sections:
             if section is not head:
+                self._tell(section)
                 self._answer_again(section)
             if (section.k, section.round) != (self.k, self.round):
                 raise ReplayError(
@@ -249,17 +245,22 @@ class Steps:
                 "the version and configuration that wrote it."
             )
 
+    def _tell(self, section: Section) -> None:
+        """Have the gradients at hand that were written with a round."""
+        names = [name for name in section.arrays if name.startswith(_GRADIENT)]
+        self._told.extend(np.asarray(section.arrays[name]) for name in names)
+
     def _answer_again(self, section: Section) -> None:
         """Give the sums that were written with a round, which is then the present one."""
-        sums = tuple(
-            np.array(a).reshape(1, -1, 1) for name, a in section.arrays.items() if name in _SUMS
-        )
+        arrays = section.arrays
+        sums = tuple(np.array(arrays[n]).reshape(1, -1, 1) for n in arrays if n in _SUMS)
         if self._answer(sums):
             self.go_on()
 
     def _restore(self, head: Section) -> None:
         self.k = head.k
-        stored = {n: np.array(a) for n, a in head.arrays.items() if not n.startswith(_GRADIENT)}
+        names = [name for name in head.arrays if not name.startswith(_GRADIENT)]
+        stored = {name: np.array(head.arrays[name]) for name in names}
         if set(stored) != set(self._state_type._fields):
             raise ReplayError(
                 f"the journal holds the state {sorted(stored)}, but "

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.simulate.agent import Letters, OneAgent
 from hushgrad.simulate.passes import Pass
-from hushgrad.simulate.trace import Symbol, Trace, Vector, in_order
+from hushgrad.simulate.trace import Number, Symbol, Trace, Vector, in_order
 from hushgrad.simulate.writer import Writer, tools
 
 type Floats = NDArray[np.float64]  # (d,)
 type Sent = tuple[None, Letters | None, dict[int, tuple[Floats]], Floats, bool]
 type Known = dict[Symbol, Floats]
 type Gradients = list[tuple[Vector, Vector]]  # (gradient, where)
-type OfNumbers = Callable[[float], tuple[float, ...]]  # a function of k
+type OfNumbers = Callable[[float, tuple[float, ...]], tuple[float, ...]]  # of k and scales
+
+
+@dataclass(slots=True)
+class Scaled:
+    """A number times a vector, not yet multiplied: that is done again where it is used, at less
+    cost than writing and reading the product.
+    """
+
+    number: float
+    vector: Floats
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.number * self.vector, dtype, copy=copy)
+
+
+type Field = Floats | Scaled
 
 
 class ManySteps:
@@ -35,61 +53,88 @@ class ManySteps:
         self._trace, self._agent, self._dim, self._room = trace, agent, dim, room
         self._gradient = gradient
         first, self._late = trace.gradients[: trace.n_before], trace.gradients[trace.n_before :]
+        self._scaled = _scaled(trace)
+        self._scales = {n: Number(source=("scale", n)) for n in self._scaled}
+        self._vectors = {n: Vector(source=("scaled", n)) for n in self._scaled}
+        products = {n: self._scales[n] * self._vectors[n] for n in self._scaled}
+        self._same: dict[Symbol, Any] = {trace.fields[n]: u for n, u in products.items()}
+        self._results = tuple([u for n, u in enumerate(trace.results) if n not in self._scaled])
+        self._next_scales = self.numbers([number for number, _ in self._scaled.values()])
         made = in_order((*trace.messages, trace.own, *(x for _, x in first)))
-        later = (*trace.results, *(x for _, x in self._late))
+        later = (*self._results, *(x for _, x in self._late))
         used = {*later, *(v for u in in_order(later, set(made)) for v in u.given)}
         # what is needed again after the round
         kept = [u for u in made if u.operation and isinstance(u, Vector) and u in used]
         wanted = (*trace.messages, *kept, trace.own)
-        self._before = _Phase(self, first, wanted, trace.fields)
-        self._held = (*trace.fields, *(g for g, _ in first), *(x for _, x in first), *wanted)
-        self._after = _Phase(self, self._late, trace.results, (*self._held, trace.total))
+        state = (*(u for u in trace.fields if u not in self._same), *self._vectors.values())
+        self._before = _Phase(self, first, wanted, state, self._same)
+        self._held = (*state, *(g for g, _ in first), *(x for _, x in first), *wanted)
+        held = (*self._held, trace.total)
+        self._after = _Phase(self, self._late, self._results, held, self._same)
         self._receive: dict[tuple[int, ...], _Phase] = {}
         self._known: Known = {}
+        self._now: tuple[float, tuple[float, ...]] = 0.0, ()  # k and scales
 
     def of(self, vector: Floats) -> Floats:
         return np.ascontiguousarray(vector)
 
-    def send(self, k: int, state: Sequence[Floats]) -> Sent:
+    def send(self, k: int, state: Sequence[Field]) -> Sent:
         """What goes out in iteration k, as few numbers, letters or mail; what stays here, and
         whether that is finite.
         """
-        trace, self._k = self._trace, float(k)
-        known: Known = dict(zip(trace.fields, state, strict=True))
-        self._known, letters = known, None
+        trace, letters = self._trace, None
+        self._known = known = {}
+        self._now = float(k), tuple(self._take(known, state))
         if trace.row is None:
             rows = np.empty((len(trace.receivers), self._room + self._dim))
             known |= zip(trace.messages, rows[:, self._room :], strict=True)
             letters = trace.receivers, rows
-        is_finite = self._before.run(known, self._k)
+        is_finite = self._before.run(known, *self._now)
         pairs = zip(trace.receivers, trace.messages, strict=True)
         mail = {} if letters else {i: (known[message],) for i, message in pairs}
         return None, letters, mail, known[trace.own], is_finite
 
+    def _take(self, known: Known, state: Sequence[Field]) -> Iterator[float]:
+        """Make a state known; gives the scales of what is scaled."""
+        for n, u in enumerate(state):
+            if n not in self._scaled:
+                assert not isinstance(u, Scaled)
+                known[self._trace.fields[n]] = u
+            elif isinstance(u, Scaled):
+                known[self._vectors[n]] = u.vector
+                yield u.number
+            else:
+                known[self._vectors[n]] = u
+                yield 1.0
+
     def receive(
         self, senders: tuple[int, ...], came: Iterable[Floats]
-    ) -> tuple[Floats, tuple[Floats, ...]]:
+    ) -> tuple[Floats, tuple[Field, ...]]:
         """(their sum, the next state) of what senders sent."""
         vectors, total = self._trace.sum_of(self._agent.local.number, senders)
         if senders not in self._receive:
             self._receive[senders] = _Phase(
-                self, self._late, (total, *self._trace.results), (*self._held, *vectors),
-                {self._trace.total: total},
+                self, self._late, (total, *self._results), (*self._held, *vectors),
+                self._same | {self._trace.total: total},
             )  # fmt: skip
         known = self._known | dict(zip(vectors, came, strict=True))
-        self._receive[senders].run(known, self._k)
+        self._receive[senders].run(known, *self._now)
         known[self._trace.total] = known[total]
         return known[total], self._ended(known)
 
-    def answer(self, total: Floats) -> tuple[Floats, ...]:
+    def answer(self, total: Floats) -> tuple[Field, ...]:
         """The next state, from a sum that is known."""
         known = self._known | {self._trace.total: total}
-        self._after.run(known, self._k)
+        self._after.run(known, *self._now)
         return self._ended(known)
 
-    def _ended(self, known: Known) -> tuple[Floats, ...]:
+    def _ended(self, known: Known) -> tuple[Field, ...]:
         self._known = {}
-        return tuple([known[u] for u in self._trace.results])
+        state: list[Any] = [known.get(u) for u in self._trace.results]
+        scales = self._next_scales(*self._now)
+        for scale, (n, (_, vector)) in zip(scales, self._scaled.items(), strict=True):
+            state[n] = Scaled(scale, known[vector])
+        return tuple(state)
 
     # ---- for the phases
 
@@ -97,16 +142,33 @@ class ManySteps:
         return self._gradient(x)
 
     def numbers(self, given: Iterable[Symbol | float]) -> OfNumbers:
-        """A function of k that gives these."""
+        """A function that gives these."""
         writer = Writer(0)
         writer.names[self._trace.k] = "k"
+        writer.names |= {u: f"scales[{n}]" for n, u in enumerate(self._scales.values())}
         texts = [writer.each(u)[0] if isinstance(u, Symbol) else repr(u) for u in given]
         return writer.function(
-            "k", f"({''.join([f'{text}, ' for text in texts])})", tools(self._agent)
+            "k, scales", f"({''.join([f'{text}, ' for text in texts])})", tools(self._agent)
         )
 
     def empty(self) -> Floats:
         return np.empty(self._dim)
+
+
+def _scaled(trace: Trace) -> dict[int, tuple[Any, Vector]]:
+    """Which parts of the next state are a number times a gradient, and nothing but computed with:
+    (the number, the gradient).
+    """
+    gradients = {g for g, _ in trace.gradients}
+    whole = {*trace.messages, *trace.results, *(x for _, x in trace.gradients)}
+    found: dict[int, tuple[Any, Vector]] = {}
+    for n, u in enumerate(trace.results):
+        if u.operation == "*" and trace.fields[n] not in whole:
+            number, vector = u.given
+            is_number = not isinstance(number, Vector)
+            if is_number and isinstance(vector, Vector) and vector in gradients:
+                found[n] = number, vector
+    return found
 
 
 class _Phase:
@@ -118,9 +180,9 @@ class _Phase:
         gradients: Gradients,
         wanted: Iterable[Vector],
         known: Iterable[Symbol],
-        same: dict[Symbol, Vector] | None = None,
+        same: dict[Symbol, Any],
     ):
-        self._steps, self._same = steps, same or {}
+        self._steps, self._same = steps, same
         here = dict.fromkeys(known)
         self._gradients: list[tuple[Pass, OfNumbers, Vector, Vector]] = []
         for g, x in gradients:
@@ -130,14 +192,14 @@ class _Phase:
         self._last = Pass(wanted, here, same)
         self._numbers = steps.numbers(self._last.numbers)
 
-    def run(self, known: Known, k: float) -> bool:
+    def run(self, known: Known, k: float, scales: tuple[float, ...]) -> bool:
         """Add to what is known; what has its place there already is computed into it. Gives
         whether the last that is wanted is finite.
         """
         for found, numbers, g, x in self._gradients:
-            self._compute(found, known, numbers(k))
+            self._compute(found, known, numbers(k, scales))
             known[g] = self._steps.gradient(known[self._same.get(x, x)])
-        return self._compute(self._last, known, self._numbers(k))
+        return self._compute(self._last, known, self._numbers(k, scales))
 
     def _compute(self, found: Pass, known: Known, numbers: tuple[float, ...]) -> bool:
         for u in found.wanted:

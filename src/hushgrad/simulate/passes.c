@@ -47,6 +47,13 @@ static int is_finite(const double *a, int64_t n) {
   return sum == 0.0;
 }
 
+/* Ask for the next block of every vector while this one is worked on. */
+static void fetch(double *const *registers, int64_t n_long, int64_t start, int64_t dim) {
+  const int64_t end = start + BLOCK < dim ? start + BLOCK : dim;
+  for (int64_t r = 0; r < n_long; r++)
+    for (int64_t i = start; i < end; i += 8) __builtin_prefetch(registers[r] + i);
+}
+
 int hushgrad_finite(const double *a, int64_t n) { return is_finite(a, n); }
 
 /* Registers below n_long are vectors of dim numbers, those from there on rooms for one block. Gives whether all numbers of
@@ -56,6 +63,7 @@ int hushgrad_pass(const Operation *operations, int64_t n_operations, double *con
   int finite = 1;
   for (int64_t start = 0; start < dim; start += BLOCK) {
     const int64_t n = dim - start < BLOCK ? dim - start : BLOCK;
+    if (n == BLOCK) fetch(registers, n_long, start + BLOCK, dim);
     for (const Operation *p = operations; p < operations + n_operations; p++) {
       double *const o = registers[p->out] + (p->out < n_long ? start : 0);
       const double *const a = registers[p->a] + (p->a < n_long ? start : 0);
