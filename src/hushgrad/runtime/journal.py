@@ -40,7 +40,7 @@ from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
 FORMAT = 3
-STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
+STEPS = 4  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64] | tuple[float, ...]]

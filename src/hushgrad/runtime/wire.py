@@ -34,6 +34,7 @@ from hushgrad.runtime.digest import digest
 from hushgrad.runtime.pledges import ENTRY
 from hushgrad.simulate import few, passes
 from hushgrad.simulate.few import MOST
+from hushgrad.simulate.rooms import Rooms
 
 MAGIC = b"hush"
 VERSION = 1
@@ -238,6 +239,7 @@ class Parser:
         self._head: tuple[Kind, int, int, int] | None = None  # kind, round, flags, whole length
         self._long: memoryview | None = None  # a frame longer than the stage
         self._filled = 0
+        self._rooms: dict[int, Rooms] = {}  # for the last length of these
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -296,7 +298,10 @@ class Parser:
 
     def _begin_long(self, length: int) -> None:
         here = self._end - self._start
-        self._long, self._filled = memoryview(np.empty(length, np.uint8)), here
+        if length not in self._rooms:
+            self._rooms = {length: Rooms(-(-length // 8))}  # messages of a run are as long
+        whole = memoryview(self._rooms[length].take()).cast("B")
+        self._long, self._filled = whole[:length], here
         self._long[:here] = self._stage[self._start : self._end]
         self._start = self._end = 0
 

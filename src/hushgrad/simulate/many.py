@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hushgrad.simulate.agent import Letters, OneAgent
 from hushgrad.simulate.passes import Pass
+from hushgrad.simulate.rooms import Rooms
 from hushgrad.simulate.trace import Number, Symbol, Trace, Vector, in_order
 from hushgrad.simulate.writer import Writer, tools
 
@@ -50,7 +51,7 @@ class ManySteps:
         room: int = 0,
     ):
         """`room`: words that stay free before each message of a Push, for who carries it."""
-        self._trace, self._agent, self._dim, self._room = trace, agent, dim, room
+        self._trace, self._agent, self._room = trace, agent, room
         self._gradient = gradient
         first, self._late = trace.gradients[: trace.n_before], trace.gradients[trace.n_before :]
         self._scaled = _scaled(trace)
@@ -72,6 +73,7 @@ class ManySteps:
         held = (*self._held, trace.total)
         self._after = _Phase(self, self._late, self._results, held, self._same)
         self._receive: dict[tuple[int, ...], _Phase] = {}
+        self._rooms, self._letters = Rooms(dim), Rooms(len(trace.receivers), room + dim)
         self._known: Known = {}
         self._now: tuple[float, tuple[float, ...]] = 0.0, ()  # k and scales
 
@@ -86,7 +88,7 @@ class ManySteps:
         self._known = known = {}
         self._now = float(k), tuple(self._take(known, state))
         if trace.row is None:
-            rows = np.empty((len(trace.receivers), self._room + self._dim))
+            rows = self._letters.take()
             known |= zip(trace.messages, rows[:, self._room :], strict=True)
             letters = trace.receivers, rows
         is_finite = self._before.run(known, *self._now)
@@ -152,7 +154,7 @@ class ManySteps:
         )
 
     def empty(self) -> Floats:
-        return np.empty(self._dim)
+        return self._rooms.take()
 
 
 def _scaled(trace: Trace) -> dict[int, tuple[Any, Vector]]:
