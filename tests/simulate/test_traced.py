@@ -71,6 +71,13 @@ def bits(vectors):
     return [np.array(u, np.float64).ravel().tobytes() for u in vectors]
 
 
+def steps_of(kind, found, view, dim):
+    exact = view.local.gradient
+    if kind is ManySteps:
+        return ManySteps(found, view, dim, exact, room=ROOM)
+    return FewSteps(found, view, dim, lambda x: exact(np.array(x)).tolist())
+
+
 def follow(algorithm, network, quadratics, kind, iterations=30):
     """Run agents as they are, and traced steps beside them, from the same states."""
     team = team_of(algorithm, network, quadratics)
@@ -78,9 +85,7 @@ def follow(algorithm, network, quadratics, kind, iterations=30):
     for agent in team:
         view = OneAgent(agent.local)
         found = trace(algorithm, view, type(agent.state))
-        options = {"room": ROOM} if kind is ManySteps else {}
-        dim = quadratics.x0.shape[1]
-        beside.append((view, kind(found, view, dim, agent.local.gradient, **options)))
+        beside.append((view, steps_of(kind, found, view, quadratics.x0.shape[1])))
     for k in range(iterations):
         is_first = k == 0 and algorithm.first_differs
         boxes = deliver(team)

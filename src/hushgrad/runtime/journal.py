@@ -40,7 +40,7 @@ from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
 
 FORMAT = 3
-STEPS = 4  # in a slot: the state, the larger part, is written once for all of them
+STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64] | tuple[float, ...]]
@@ -69,36 +69,38 @@ class Section(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
+def _layout(facts: str, names: tuple[str, ...], shapes: tuple[int | tuple[int, ...], ...]) -> bytes:
     """Which facts and arrays a section has: in most rounds the same as in others."""
-    arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
+    arrays = [
+        (name, shape) if isinstance(shape, int) else (name, *shape)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
     text = f"[{facts}, {json.dumps(arrays)}]".encode()
     return text + b" " * (-len(text) % 8)
+
+
+@functools.cache
+def _packed(size: int) -> struct.Struct:
+    return struct.Struct(f"<{size}d")
 
 
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
     k, round_, arrays, blob, facts = section
-    values: list[Any] = []
-    shapes: list[tuple[int, ...]] = []
-    n_arrays = 0
-    for array in arrays.values():
-        if isinstance(array, tuple):
-            shapes.append((len(array),))
-            values.append(struct.pack(f"<{len(array)}d", *array))
-            n_arrays += 8 * len(array)
-        else:
-            if array.dtype is not _FLOAT or not array.flags.c_contiguous:
-                array = np.ascontiguousarray(array, _FLOAT)
-            shapes.append(array.shape)
-            values.append(array)
-            n_arrays += array.nbytes
-    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), tuple(shapes))
-    head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
-    if len(blob) % 8:
-        text += blob + bytes(-len(blob) % 8)
+    values: list[Any] = list(arrays.values())
+    if all(type(value) is tuple for value in values):  # a few numbers, as in most rounds
+        shapes = tuple([len(value) for value in values])
+        values = [_packed(sum(shapes)).pack(*[number for value in values for number in value])]
+        n_arrays = len(values[0])
     else:
-        text += blob
+        values = [np.ascontiguousarray(value, _FLOAT) for value in values]
+        shapes = tuple([value.shape for value in values])
+        n_arrays = sum([value.nbytes for value in values])
+    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
+    head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
+    text += blob
+    if len(blob) % 8:
+        text += bytes(-len(blob) % 8)
     if n_arrays <= _SMALL:
         checked = b"".join((head, text, *values))
         checksum = digest(checksum + checked)

@@ -63,7 +63,7 @@ class Steps:
         self._objective = local.gradient
         self._view = OneAgent(replace(local, gradient=self._gradient), room=room)
         self._told: deque[Vector] = deque()  # gradients from the journal
-        self.gradients: list[Vector] = []  # evaluated since the last `record`
+        self.gradients: list[Numbers] = []  # evaluated since the last `record`
         self._n_past = 0  # of these, before the present step: its state holds what they gave
         self._sums: tuple[NDArray[np.float64], ...] = ()  # of the round before
         self._state_type = type(self._nameless_state())
@@ -87,7 +87,7 @@ class Steps:
             log.debug("steps are not traced: %s", error)
             return None
         if are_few(dim, len(found.receivers)):
-            return FewSteps(found, view, dim, self._gradient)
+            return FewSteps(found, view, dim, self._few_gradient)
         return ManySteps(found, view, dim, self._gradient, room=room)
 
     @property
@@ -103,6 +103,13 @@ class Steps:
         if self._told:
             return self._told.popleft()
         g = self._objective(x)
+        self.gradients.append(g)
+        return g
+
+    def _few_gradient(self, x: tuple[float, ...]) -> tuple[float, ...]:
+        if self._told:
+            return tuple(self._told.popleft().tolist())
+        g = tuple(self._objective(np.array(x)).tolist())
         self.gradients.append(g)
         return g
 
@@ -198,7 +205,7 @@ class Steps:
         gradients = self.gradients
         self.gradients = []
         if not is_head:
-            arrays = {_SUMS[e]: _stored(total) for e, total in enumerate(self._sums)}
+            arrays: dict[str, Any] = {_SUMS[e]: _stored(u) for e, u in enumerate(self._sums)}
         elif self.k == 0:  # the state follows from x⁰ and the gradients at it
             arrays = {"x0": self._x0}
         else:

@@ -43,11 +43,11 @@ class FewSteps:
         trace: Trace,
         agent: OneAgent,
         dim: int,
-        gradient: Callable[[NDArray[np.float64]], Any],
+        gradient: Callable[[Numbers], Iterable[float]],
     ):
         self._trace, self._agent, self._dim = trace, agent, dim
         self._receivers = trace.receivers
-        self._tools = tools(agent) | {"gradient": lambda x: gradient(np.array(x)).tolist()}
+        self._tools = tools(agent) | {"gradient": gradient}
         first = Writer(dim)
         first.names[trace.k] = "k"
         first.take("state", trace.fields)
