@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from sys import getrefcount
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from hushgrad.problems import losses
 from hushgrad.runtime.datafile import Block, read_columns
 from hushgrad.runtime.owndata import read_data
 from hushgrad.runtime.wire import is_finite
+from hushgrad.simulate.rooms import ALONE, references
 from hushgrad.tables.places import Source
 from hushgrad.tables.references import load
 
@@ -204,11 +204,13 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
         theta = theta.view()
         theta.flags.writeable = False  # it is the agent's state
         try:
-            g = function(theta)
+            held = [function(theta)]
         except Exception as error:  # the user's code may raise anything
             raise _raised(describe, error) from error
         # a copy, if anyone else holds it: the function may use its own again
-        is_own = type(g) is np.ndarray and g.base is None and getrefcount(g) == 2
+        is_alone = references(held, 0) == ALONE
+        g = held[0]
+        is_own = type(g) is np.ndarray and g.base is None and is_alone
         if not is_own or g.dtype != _FLOAT:
             g = np.array(g, _FLOAT)
         if g.shape != (dim,):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from sys import getrefcount
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FREE = 3  # references to an array that nobody else has: the list, the loop, the call
+
+def references(held: list[Any], place: int) -> int:
+    """How many there are to an element of a list, as `ALONE` counts them."""
+    return getrefcount(held[place])
+
+
+ALONE = references([object()], 0)  # the list's alone; interpreters count their own differently
 
 
 class Rooms:
@@ -19,8 +26,9 @@ class Rooms:
 
     def take(self) -> NDArray[np.float64]:
         """An array with any content."""
-        for room in self._every:
-            if getrefcount(room) == _FREE:
-                return room
-        self._every.append(np.empty(self._shape))
-        return self._every[-1]
+        every = self._every
+        for place in range(len(every)):
+            if references(every, place) == ALONE:
+                return every[place]
+        every.append(np.empty(self._shape))
+        return every[-1]

@@ -1,0 +1,54 @@
+"""An array is given again only when nobody can read it any more."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from hushgrad.simulate.rooms import ALONE, Rooms, references
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda room: room,
+        lambda room: room[1:],
+        lambda room: room[None, :, None][0, 1:, 0],
+        lambda room: memoryview(room),
+        lambda room: memoryview(room).cast("B")[8:16],
+        lambda room: np.frombuffer(memoryview(room).cast("B")[8:], np.float64),
+        lambda room: {"deep": [room.reshape(2, 2).T]},
+        lambda room: lambda: room,
+    ],
+)
+def test_what_is_held_is_not_given_again(hold):
+    rooms = Rooms(4)
+    first = rooms.take()
+    address = first.ctypes.data
+    held = hold(first)
+    del first
+    others = [rooms.take() for _ in range(3)]
+    assert address not in {room.ctypes.data for room in others}
+    del held
+    gc.collect()
+    assert rooms.take().ctypes.data == address
+
+
+def test_rooms_are_as_many_as_are_held_at_a_time():
+    rooms = Rooms(2, 3)
+    seen = set()
+    for _ in range(100):
+        pair = rooms.take(), rooms.take()
+        seen |= {id(room) for room in pair}
+        assert pair[0] is not pair[1]
+    assert pair[0].shape == (2, 3)
+    assert len(seen) <= 4
+
+
+def test_references_are_counted_from_alone():
+    held = [object()]
+    assert references(held, 0) == ALONE
+    other = held[0]
+    assert references(held, 0) == ALONE + 1
+    del other
+    assert references(held, 0) == ALONE
