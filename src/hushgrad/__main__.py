@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -18,6 +19,9 @@ def main() -> None:
                 sys.exit(run_agent(**options))
             except (HushgradError, KeyboardInterrupt) as error:
                 sys.exit(told(error))
+            except BrokenPipeError:  # nobody reads any more; nor what Python has left to write
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
     from hushgrad import cli
 
     cli.main()

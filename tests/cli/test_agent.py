@@ -72,6 +72,22 @@ def test_an_agent_with_a_numpy_objective_stays_under_80_mb_and_loads_nothing_hea
     assert int(peak) < 80_000, peak
 
 
+def test_a_closed_pipe_and_a_poor_terminal_lose_no_result(pair, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    ann = pair.agent("ann")
+    bob = pair.agent("bob", "--format", "json")
+    bob.popen.stdout.close()
+    bob.popen.stdout = None
+    code, out, err = ann.end()
+    assert code == 0, err
+    assert out.startswith("done\n")
+    assert "? = [1, 2]" in out
+    code, _, err = bob.end()
+    assert code == 1
+    assert "Traceback" not in err
+    assert read_result(pair.directory / "bob/state/result").is_done
+
+
 LONG = """
 import time
 import numpy as np

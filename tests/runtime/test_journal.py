@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -264,6 +265,55 @@ def test_so_are_those_of_more_numbers(name, tmp_path):
     water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
     np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
     assert water.crashes > 5
+
+
+class Cooling(Pushing):
+    """With a stepsize of each agent's own, one number, as part of the state."""
+
+    def init(self, agent, x0):
+        return CoolingState(x0, 0.05 * agent.ones)
+
+    def step(self, agent, s):
+        x = yield Push(agent.W @ s.x - agent.I @ (s.lam * agent.gradient(s.x)))
+        return CoolingState(x, 0.9 * s.lam)
+
+
+class CoolingState(NamedTuple):
+    x: object
+    lam: object
+
+
+class Silent(hg.DGD):
+    """Sends nothing, and keeps a multiple of its gradient as it is."""
+
+    def init(self, agent, x0):
+        return SilentState(x0, 0.0 * x0)
+
+    def step(self, agent, s):
+        y = yield Push(agent.I @ s.y)
+        return SilentState(s.x + y, -0.05 * agent.gradient(s.x))
+
+
+class SilentState(NamedTuple):
+    x: object
+    y: object
+
+
+@pytest.mark.parametrize("dim", [1, 4, MOST + 4])
+@pytest.mark.parametrize("algorithm", [Cooling(), Silent()], ids=["cooling", "silent"])
+def test_states_of_all_kinds(algorithm, dim, tmp_path):
+    many, network = cases.Quadratics(d=dim), cases.undirected()
+    expected = pond.reference(algorithm, many.problem, network, many.x0, K)
+    water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
+
+
+def test_few_numbers_and_many_neighbours(tmp_path):
+    many, network = cases.Quadratics(m=9, d=MOST), hg.Network(hg.graphs.star(9))
+    algorithm = test_equations.ROWS["PDGNDS lazy"].algorithm
+    expected = pond.reference(algorithm, many.problem, network, many.x0, K)
+    water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
 
 
 @pytest.mark.parametrize("dim", [4, MOST + 4])

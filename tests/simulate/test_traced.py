@@ -1,5 +1,6 @@
 """Steps that are traced once, then run number by number or in passes, are the steps bit for bit."""
 
+import itertools
 import math
 import struct
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import cases
 import hushgrad as hg
+from hushgrad.draws import Stream
 from hushgrad.exchange import Push
 from hushgrad.simulate import long, passes
 from hushgrad.simulate.agent import AgentDriver, OneAgent
@@ -179,6 +181,12 @@ class Curious(hg.DGD):
         lambda agent, s: agent.coin(),
         lambda agent, s: agent.gradient(agent.k),
         lambda agent, s: math.inf * s.x,
+        lambda agent, s: s.x / s.x,
+        lambda agent, s: s.x / agent.k,
+        lambda agent, s: s.x / 0.0,
+        lambda agent, s: 1.0 / s.x,
+        lambda agent, s: agent.ones * agent.k,
+        lambda agent, s: agent.W @ s.x + agent.link_uniforms(Stream.SPLIT)[0] @ s.x,
     ],
 )
 def test_what_looks_at_numbers_is_not_traced(look):
@@ -189,6 +197,32 @@ def test_what_looks_at_numbers_is_not_traced(look):
         trace(algorithm, OneAgent(agent.local), type(agent.state))
     object.__setattr__(algorithm, "look", lambda agent, s: None)
     trace(algorithm, OneAgent(agent.local), type(agent.state))
+
+
+class Drawing(hg.DGD):
+    """Draws on its own, or counts: every call is another step."""
+
+    def step(self, agent, s):
+        x = yield Push(agent.W @ (next(SOURCE) * s.x))
+        return type(s)(x=x)
+
+
+SOURCE = itertools.count(1)
+
+
+def test_a_step_that_is_another_one_every_time_is_not_traced():
+    (agent, *_) = team_of(hg.DGD(), cases.undirected(), cases.Quadratics())
+    with pytest.raises(NotTraceableError, match="another one every time"):
+        trace(Drawing(), OneAgent(agent.local), type(agent.state))
+
+
+def test_passes_refuse_vectors_of_other_lengths_and_kinds():
+    a, b = Vector(source=("a",)), Vector(source=("b",))
+    todo = Pass([a + b], {a, b})
+    with pytest.raises(ValueError, match="of 4 numbers"):
+        todo.run([np.ones(4), np.ones(1)], [np.empty(4)], [])
+    with pytest.raises(ValueError, match="of 4 numbers"):
+        todo.run([np.ones(4), np.ones(4, np.int64)], [np.empty(4)], [])
 
 
 # ---- passes

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ def run_agent(
     listen_fd: int | None = None,
 ) -> int:
     """Run the agent of a file and tell how it ended; gives the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # no result is lost for want of a θ
     config = load_config(file)
     if quiet:
         config = replace(config, log=replace(config.log, level="error"))

@@ -312,7 +312,13 @@ class _Slot:
         return sections
 
     def _read(self, place: int, count: int) -> bytes:
-        return os.pread(self._file, count, place)
+        content = os.pread(self._file, count, place)
+        while len(content) < count:  # the system gives 2 GB at most
+            more = os.pread(self._file, count - len(content), place + len(content))
+            if not more:
+                break
+            content += more
+        return content
 
     def write(self, section: Section, *, afresh: bool) -> None:
         place, checksum = (0, NOTHING) if afresh else (self._end, self._checksum)

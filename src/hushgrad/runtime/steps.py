@@ -66,7 +66,8 @@ class Steps:
         self.gradients: list[Numbers] = []  # evaluated since the last `record`
         self._n_past = 0  # of these, before the present step: its state holds what they gave
         self._sums: tuple[NDArray[np.float64], ...] = ()  # of the round before
-        self._state_type = type(self._nameless_state())
+        nameless = self._nameless_state()
+        self._state_type, self._shapes = type(nameless), [np.shape(u) for u in nameless]
         self._state: Any = None  # as arrays, and in the form of a written step; one can be None
         self._numbers: tuple[Any, ...] | None = None
         self._written = self._traced(room)
@@ -81,6 +82,8 @@ class Steps:
     def _traced(self, room: int) -> FewSteps | ManySteps | None:
         """The step as it was written down; None where it cannot be."""
         dim, view = len(self._x0), self._view
+        if any(shape != (1, dim, 1) for shape in self._shapes):
+            return None
         try:
             found = trace(self.algorithm, view, self._state_type)
         except Exception as error:  # a step may do anything with symbols; then it runs as it is
@@ -272,5 +275,11 @@ class Steps:
             raise ReplayError(
                 f"the journal holds the state {sorted(stored)}, but "
                 f"{type(self.algorithm).__name__} has {list(self._state_type._fields)}."
+            )
+        shapes = [stored[name].shape for name in self._state_type._fields]
+        if shapes != self._shapes:
+            raise ReplayError(
+                f"the journal holds a state of the shapes {shapes}, but this run's are "
+                f"{self._shapes}. Run it with the configuration that wrote it."
             )
         self._state, self._numbers = self._state_type(**stored), None

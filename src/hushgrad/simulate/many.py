@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.simulate import passes
 from hushgrad.simulate.agent import Letters, OneAgent
 from hushgrad.simulate.passes import Pass
 from hushgrad.simulate.rooms import Rooms
@@ -77,8 +78,8 @@ class ManySteps:
         self._known: Known = {}
         self._now: tuple[float, tuple[float, ...]] = 0.0, ()  # k and scales
 
-    def of(self, vector: Floats) -> Floats:
-        return np.ascontiguousarray(vector)
+    def of(self, vector: Any) -> Floats:
+        return np.ascontiguousarray(vector, np.float64)
 
     def send(self, k: int, state: Sequence[Field]) -> Sent:
         """What goes out in iteration k, as few numbers, letters or mail; what stays here, and
@@ -92,6 +93,8 @@ class ManySteps:
             known |= zip(trace.messages, rows[:, self._room :], strict=True)
             letters = trace.receivers, rows
         is_finite = self._before.run(known, *self._now)
+        if not self._before.ends_with(trace.own):  # it is not computed last, or not at all
+            is_finite = passes.is_finite(known[trace.own])
         pairs = zip(trace.receivers, trace.messages, strict=True)
         mail = {} if letters else {i: (known[message],) for i, message in pairs}
         return None, letters, mail, known[trace.own], is_finite
@@ -110,7 +113,7 @@ class ManySteps:
                 yield 1.0
 
     def receive(
-        self, senders: tuple[int, ...], came: Iterable[Floats]
+        self, senders: tuple[int, ...], came: Iterable[Any]
     ) -> tuple[Floats, tuple[Field, ...]]:
         """(their sum, the next state) of what senders sent."""
         vectors, total = self._trace.sum_of(self._agent.local.number, senders)
@@ -119,7 +122,8 @@ class ManySteps:
                 self, self._late, (total, *self._results), (*self._held, *vectors),
                 self._same | {self._trace.total: total},
             )  # fmt: skip
-        known = self._known | dict(zip(vectors, came, strict=True))
+        # few numbers come as plain ones, whoever has many neighbours
+        known = self._known | dict(zip(vectors, map(self.of, came), strict=True))
         self._receive[senders].run(known, *self._now)
         known[self._trace.total] = known[total]
         return known[total], self._ended(known)
@@ -141,7 +145,7 @@ class ManySteps:
     # ---- for the phases
 
     def gradient(self, x: Floats) -> Floats:
-        return self._gradient(x)
+        return self.of(self._gradient(x))
 
     def numbers(self, given: Iterable[Symbol | float]) -> OfNumbers:
         """A function that gives these."""
@@ -162,7 +166,7 @@ def _scaled(trace: Trace) -> dict[int, tuple[Any, Vector]]:
     (the number, the gradient).
     """
     gradients = {g for g, _ in trace.gradients}
-    whole = {*trace.messages, *trace.results, *(x for _, x in trace.gradients)}
+    whole = {*trace.messages, trace.own, *trace.results, *(x for _, x in trace.gradients)}
     found: dict[int, tuple[Any, Vector]] = {}
     for n, u in enumerate(trace.results):
         if u.operation == "*" and trace.fields[n] not in whole:
@@ -193,6 +197,10 @@ class _Phase:
             here |= dict.fromkeys((*found.wanted, g))
         self._last = Pass(wanted, here, same)
         self._numbers = steps.numbers(self._last.numbers)
+
+    def ends_with(self, vector: Vector) -> bool:
+        """Whether `run` tells if this one is finite."""
+        return bool(self._last.wanted) and self._last.wanted[-1] is vector
 
     def run(self, known: Known, k: float, scales: tuple[float, ...]) -> bool:
         """Add to what is known; what has its place there already is computed into it. Gives

@@ -129,7 +129,9 @@ class Pass:
         """
         if not self.operations:
             return True
-        vectors, library = (*given, *wanted), _library()
+        vectors, library, dim = (*given, *wanted), _library(), len(wanted[0])
+        if any(u.shape != (dim,) or u.dtype != np.float64 for u in vectors):  # C would not notice
+            raise ValueError(f"vectors of a pass are of {dim} numbers, but not all of these")
         if library is None:
             return self._run_in_numpy(vectors, numbers)
         operations, _, registers = self._for_c
@@ -139,7 +141,7 @@ class Pass:
         return bool(
             library.hushgrad_pass(
                 operations.ctypes.data, len(operations), registers, self.n_long, held,
-                len(wanted[0]), self.n_long - 1,
+                dim, self.n_long - 1,
             )
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from sys import getrefcount
 from typing import Any
 
@@ -17,6 +18,9 @@ def references(held: list[Any], place: int) -> int:
 ALONE = references([object()], 0)  # the list's alone; interpreters count their own differently
 
 
+_IS_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()  # without it, counts may come late
+
+
 class Rooms:
     """Arrays of one shape; one that nobody holds any more, nor a view of it, is given again."""
 
@@ -30,5 +34,7 @@ class Rooms:
         for place in range(len(every)):
             if references(every, place) == ALONE:
                 return every[place]
-        every.append(np.empty(self._shape))
-        return every[-1]
+        room = np.empty(self._shape)
+        if _IS_EXACT:
+            every.append(room)
+        return room

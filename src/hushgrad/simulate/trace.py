@@ -103,9 +103,13 @@ class Vector(Symbol):
 def _made(operation: Operation, *given: Any) -> Symbol:
     parts = tuple([u if isinstance(u, (Number, Vector)) else _constant(u) for u in given])
     if not any(isinstance(u, Vector) for u in parts):
+        if any(isinstance(u, np.ndarray) for u in given):  # rounds, and divides by 0, as arrays do
+            raise NotTraceableError("an array with a number")
         return Number(operation, parts)
     if operation == "**":  # powers of arrays and of numbers are rounded differently
         raise NotTraceableError("the power of a vector")
+    if operation == "/" and (isinstance(parts[1], Symbol) or not parts[1]):
+        raise NotTraceableError("a division of vectors, perhaps by 0")  # where plain numbers raise
     return Vector(operation, parts)
 
 
@@ -144,11 +148,16 @@ def in_order(
 
 
 @dataclass(frozen=True)
-class _Weights:
-    """Weights that are drawn in every iteration: (own, out) of draws, or the column of them."""
+class _Drawn:
+    """Uniforms for links that are drawn in every iteration."""
 
     stream: Stream
     links: Links
+
+
+@dataclass(frozen=True)
+class _Weights(_Drawn):
+    """The column of weights that comes of them."""
 
 
 class _Tracing(View):
@@ -185,12 +194,12 @@ class _Tracing(View):
     ) -> tuple[Any, Any]:
         if once:
             return self._real_one.link_uniforms(stream, links, once=True)
-        drawn = _Weights(stream, links)
+        drawn = _Drawn(stream, links)
         return drawn, drawn
 
     def columns(self, own: Any, out: Any, links: Links = Links.GRAPH) -> Columns:
-        if isinstance(own, _Weights) and own is out and own.links is links:
-            return Columns(own, out, None, links)
+        if isinstance(own, _Drawn) and own is out and own.links is links:
+            return Columns(own, _Weights(own.stream, links), None, links)
         return self._real_one.columns(own, out, links)
 
     # what else there is, of arrays that are known
@@ -250,6 +259,26 @@ class Trace:
 
 def trace(algorithm: Algorithm, agent: OneAgent, state_type: Any) -> Trace:
     """The step of `algorithm` for this agent."""
+    found, again = (_traced(algorithm, agent, state_type) for _ in range(2))
+    if _written(found) != _written(again):  # it counts, or draws on its own
+        raise NotTraceableError("a step that is another one every time")
+    return found
+
+
+def _written(trace: Trace) -> list[Any]:
+    """All that it is, for comparison."""
+    wheres = [x for _, x in trace.gradients]
+    ends = (*trace.messages, trace.own, *trace.results, *wheres)
+    places: dict[Any, int] = {}
+    written: list[Any] = [trace.receivers, trace.n_before, trace.row]
+    for u in in_order(ends):
+        given = [places[v] if isinstance(v, Symbol) else repr(v) for v in u.given]
+        written.append((type(u), u.operation, u.source, given))
+        places[u] = len(places)
+    return [*written, *(places[u] for u in ends)]
+
+
+def _traced(algorithm: Algorithm, agent: OneAgent, state_type: Any) -> Trace:
     fields = state_type._fields
     view = _Tracing(agent)
     state = tuple([Vector(source=("state", n)) for n in range(len(fields))])
@@ -302,6 +331,8 @@ def _push(agent: OneAgent, asked: Push) -> tuple[tuple[int, ...], tuple[Any, ...
 def _weights(agent: OneAgent, matrix: Matrix, links: Links, count: int) -> list[Any]:
     if isinstance(matrix, Columns) and isinstance(matrix.out, _Weights):
         drawn = matrix.out
+        if drawn.links is not links:
+            raise NotTraceableError("weights on other links than the message's")
         return [Number(source=("weight", drawn.stream, drawn.links, n)) for n in range(count)]
     return agent.weights(matrix, links).ravel().tolist()
 
