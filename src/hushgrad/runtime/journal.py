@@ -38,6 +38,7 @@ from hushgrad.errors import StateError
 from hushgrad.runtime.digest import DIGEST, digest, joint_digest
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
+from hushgrad.runtime.wire import packed
 
 FORMAT = 3
 STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
@@ -79,18 +80,13 @@ def _layout(facts: str, names: tuple[str, ...], shapes: tuple[int | tuple[int, .
     return text + b" " * (-len(text) % 8)
 
 
-@functools.cache
-def _packed(size: int) -> struct.Struct:
-    return struct.Struct(f"<{size}d")
-
-
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
     k, round_, arrays, blob, facts = section
     values: list[Any] = list(arrays.values())
     if all(type(value) is tuple for value in values):  # a few numbers, as in most rounds
         shapes = tuple([len(value) for value in values])
-        values = [_packed(sum(shapes)).pack(*[number for value in values for number in value])]
+        values = [packed(sum(shapes)).pack(*[number for value in values for number in value])]
         n_arrays = len(values[0])
     else:
         values = [np.ascontiguousarray(value, _FLOAT) for value in values]

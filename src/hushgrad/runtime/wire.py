@@ -21,6 +21,7 @@ is allocated. Nothing is ever unpickled.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,8 +47,6 @@ type Bytes = bytes | memoryview
 type Numbers = NDArray[np.float64] | tuple[float, ...]
 
 _FLOAT = np.dtype("<f8")
-# Few numbers are read and written as plain ones, at less cost than an array's.
-_FEW = tuple(struct.Struct(f"<{n}d") for n in range(MOST + 1))
 
 # Frames up to this size are parsed from one buffer; longer ones are read into their own.
 _STAGE = 65_536
@@ -107,12 +106,18 @@ def encode_data(
     return b"".join(parts)
 
 
+@functools.cache
+def packed(size: int) -> struct.Struct:
+    """Few numbers are read and written as plain ones, at less cost than an array's."""
+    return struct.Struct(f"<{size}d")
+
+
 def encode_few(round_: int, stop: bytes, messages: tuple[tuple[float, ...], ...]) -> list[bytes]:
     """The DATA frames of a round of one exchange, of as many numbers each."""
     if not messages:
         return []
     size = len(messages[0])
-    pack, length = _FEW[size].pack, len(stop) + 8 * size
+    pack, length = packed(size).pack, len(stop) + 8 * size
     head = HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1) + stop
     return [head + pack(*message) for message in messages]
 
@@ -199,7 +204,7 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
 def _read(whole: Bytes, start: int) -> Numbers:
     count = (len(whole) - start) // 8
     if count <= MOST:
-        return _FEW[count].unpack_from(whole, start)
+        return packed(count).unpack_from(whole, start)
     return np.frombuffer(whole, _FLOAT, -1, start)
 
 

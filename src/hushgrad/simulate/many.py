@@ -73,7 +73,7 @@ class ManySteps:
         self._held = (*state, *(g for g, _ in first), *(x for _, x in first), *wanted)
         held = (*self._held, trace.total)
         self._after = _Phase(self, self._late, self._results, held, self._same)
-        self._receive: dict[tuple[int, ...], _Phase] = {}
+        self._receive: dict[tuple[int, ...], tuple[tuple[Vector, ...], Vector, _Phase]] = {}
         self._rooms, self._letters = Rooms(dim), Rooms(len(trace.receivers), room + dim)
         self._known: Known = {}
         self._now: tuple[float, tuple[float, ...]] = 0.0, ()  # k and scales
@@ -116,17 +116,21 @@ class ManySteps:
         self, senders: tuple[int, ...], came: Iterable[Any]
     ) -> tuple[Floats, tuple[Field, ...]]:
         """(their sum, the next state) of what senders sent."""
-        vectors, total = self._trace.sum_of(self._agent.local.number, senders)
         if senders not in self._receive:
-            self._receive[senders] = _Phase(
-                self, self._late, (total, *self._results), (*self._held, *vectors),
-                self._same | {self._trace.total: total},
-            )  # fmt: skip
+            self._receive[senders] = self._receiving(senders)
+        vectors, total, phase = self._receive[senders]
         # few numbers come as plain ones, whoever has many neighbours
         known = self._known | dict(zip(vectors, map(self.of, came), strict=True))
-        self._receive[senders].run(known, *self._now)
+        phase.run(known, *self._now)
         known[self._trace.total] = known[total]
         return known[total], self._ended(known)
+
+    def _receiving(self, senders: tuple[int, ...]) -> tuple[tuple[Vector, ...], Vector, _Phase]:
+        """What comes from these, its sum, and all that is computed of it."""
+        vectors, total = self._trace.sum_of(self._agent.local.number, senders)
+        wanted, known = (total, *self._results), (*self._held, *vectors)
+        same = self._same | {self._trace.total: total}
+        return vectors, total, _Phase(self, self._late, wanted, known, same)
 
     def answer(self, total: Floats) -> tuple[Field, ...]:
         """The next state, from a sum that is known."""

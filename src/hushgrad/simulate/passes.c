@@ -3,7 +3,7 @@
    itself, as NumPy's are: the bits are the same. */
 #include <stdint.h>
 
-enum { BLOCK = 512 };
+/* BLOCK, the numbers of a block, is given by who compiles: the rooms are of that size. */
 
 typedef struct {
   int32_t code, out, a, b; /* registers; for a number, its place among the numbers */

@@ -18,8 +18,8 @@ from hushgrad.simulate.trace import Number, Symbol, Vector, in_order
 
 type Floats = NDArray[np.float64]
 
-_BLOCK = 512  # as in passes.c
-_FLAGS = ("-O3", "-ffp-contract=off")  # every operation is rounded by itself
+_BLOCK = 512  # numbers that are worked on together in C
+_FLAGS = ("-O3", "-ffp-contract=off", f"-DBLOCK={_BLOCK}")  # each operation is rounded by itself
 
 _NEGATE, _OF_NUMBERS = 4, 5  # in passes.c's order, from where on one operand is a number
 _CODES = {"+": 0, "-": 1, "*": 2, "/": 3}

@@ -9,14 +9,14 @@ to decide what to do, or ask for draws that are vectors. All others run as they 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import Stream
-from hushgrad.exchange import Columns, Links, Matrix, Parcel, Push, exchanges
+from hushgrad.exchange import Columns, Links, Matrix, Push
 from hushgrad.simulate.agent import OneAgent
 from hushgrad.simulate.view import Slots, View
 
@@ -118,7 +118,7 @@ def _constant(value: Any) -> float:
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     if isinstance(value, (int, float)) and np.isfinite(value):
-        return float(value) if isinstance(value, float) else value
+        return float(value) if isinstance(value, float) else value  # not NumPy's: it is written
     raise NotTraceableError(f"{value!r} with a symbol")
 
 
@@ -239,22 +239,17 @@ class Trace:
     row: dict[int, float] | None  # how the sum weighs what comes, None: as it is
     total: Vector  # the sum, when it is known
     results: tuple[Vector, ...]  # the next state
-    sums: dict[tuple[int, ...], tuple[tuple[Vector, ...], Vector]] = field(
-        default_factory=dict[tuple[int, ...], tuple[tuple[Vector, ...], Vector]]
-    )
 
     def sum_of(self, me: int, senders: tuple[int, ...]) -> tuple[tuple[Vector, ...], Vector]:
         """(what comes from each sender, the sum in the order of numbers)."""
-        if senders not in self.sums:
-            came = tuple([Vector(source=("came", n)) for n in range(len(senders))])
-            parts: dict[int, Symbol] = {me: self.own}
-            for j, vector in zip(senders, came, strict=True):
-                parts[j] = vector if self.row is None else self.row[j] * vector
-            found: Any = None
-            for j in sorted(parts):
-                found = parts[j] if found is None else found + parts[j]
-            self.sums[senders] = came, found
-        return self.sums[senders]
+        came = tuple([Vector(source=("came", n)) for n in range(len(senders))])
+        parts: dict[int, Symbol] = {me: self.own}
+        for j, vector in zip(senders, came, strict=True):
+            parts[j] = vector if self.row is None else self.row[j] * vector
+        found: Any = None
+        for j in sorted(parts):
+            found = parts[j] if found is None else found + parts[j]
+        return came, found
 
 
 def trace(algorithm: Algorithm, agent: OneAgent, state_type: Any) -> Trace:
@@ -285,7 +280,7 @@ def _traced(algorithm: Algorithm, agent: OneAgent, state_type: Any) -> Trace:
     step = algorithm.step(view, state_type(*state))
     asked = next(step)
     n_before = len(view.gradients)
-    if isinstance(asked, tuple) or len(exchanges(asked)) != 1:
+    if isinstance(asked, tuple):
         raise NotTraceableError("several exchanges in a round")
     if isinstance(asked, Push):
         receivers, messages, own, row = _push(agent, asked)
@@ -314,7 +309,7 @@ def _push(agent: OneAgent, asked: Push) -> tuple[tuple[int, ...], tuple[Any, ...
     messages: list[Any] = [None] * len(receivers)
     own: Any = None
     for matrix, vector in parts:
-        if isinstance(vector, Parcel) or not isinstance(vector, Vector):
+        if not isinstance(vector, Vector):
             raise NotTraceableError("shares that are vectors")
         own = vector if own is None else own + vector
         if matrix.links is not Links.NONE:
