@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hushgrad.errors import AgentError, WireError
 from hushgrad.runtime import wire
+from hushgrad.runtime.digest import mark
 from hushgrad.runtime.hello import (
     decode_hello,
     decode_reject,
@@ -52,7 +53,7 @@ def session_at(round_):
     peers = {PEER: Peer(PEER, "peer", "both", False)}
     session = Session(Card(PUBLIC, NUMBER, 1, Ends(1, 1)), peers, STOP)
     frames = {n: {PEER: message(n)} for n in (round_ - 1, round_)}
-    consumed = {n: {PEER: wire.digest(message(n))} for n in (round_ - 2, round_ - 1)}
+    consumed = {n: {PEER: mark(message(n))} for n in (round_ - 2, round_ - 1)}
     session.restore(frames, consumed, (DIM,))
     return session
 
@@ -70,7 +71,7 @@ def honest():
         Card(PUBLIC, PEER, 1, Ends(1, 1)), {NUMBER: Peer(NUMBER, "me", "both", False)}, STOP
     )
     frames = {n: {NUMBER: message(n)} for n in (ROUND - 1, ROUND)}
-    consumed = {n: {NUMBER: wire.digest(message(n))} for n in (ROUND - 2, ROUND - 1)}
+    consumed = {n: {NUMBER: mark(message(n))} for n in (ROUND - 2, ROUND - 1)}
     there.restore(frames, consumed, (DIM,))
     row = encode_row(Row(0.5, {0: 0.25, 2: 0.25}, {0: "me", 2: "third"}))
     return [

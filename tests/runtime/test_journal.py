@@ -26,6 +26,7 @@ from hushgrad.runtime.journal import (
     NOTHING,
     Section,
     StateDirectory,
+    Vectors,
     decode_sections,
     encode_section,
 )
@@ -43,6 +44,7 @@ sections = st.builds(
     st.dictionaries(st.text(max_size=5), numbers, max_size=3),
     st.binary(max_size=20),
     st.dictionaries(st.text(max_size=5), st.booleans(), max_size=2),
+    vectors=st.none(),
 )
 
 
@@ -72,6 +74,19 @@ def test_sections_are_read_as_they_were_written_and_nothing_behind_them(parts, r
     assert end == (ends[-1] if ends else 0)
     assert len(got) == len(parts)
     assert all(map(alike, got, parts))
+
+
+@given(
+    st.lists(st.text(max_size=5), min_size=1, max_size=3, unique=True),
+    st.lists(st.floats(width=64), min_size=12, max_size=12),
+    st.integers(1, 4),
+    st.binary(max_size=20),
+)
+def test_vectors_of_few_numbers_are_written_as_arrays_are(names, values, size, blob):
+    flat = tuple(values[: size * len(names)])
+    arrays = dict(zip(names, np.array(flat).reshape(-1, size), strict=True))
+    few = Section(3, 5, blob=blob, vectors=Vectors(tuple(names), flat))
+    assert written([few]) == written([Section(3, 5, arrays, blob)])
 
 
 LONG = [

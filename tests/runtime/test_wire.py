@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hushgrad.errors import WireError
 from hushgrad.runtime import wire
+from hushgrad.runtime.digest import digest, joint_mark, mark, marked
 from hushgrad.runtime.wire import Kind, Parser, decode_data, encode, encode_data
 from hushgrad.simulate.few import MOST
 
@@ -145,8 +146,10 @@ def test_a_message_that_does_not_fit_its_round_is_refused(payload, sizes):
     assert refused.value.reason == "dimension"
 
 
-def test_a_digest_tells_numbers_rounds_exchanges_and_stop_bits_apart():
-    x, y = np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)])
+@pytest.mark.parametrize("length", [2, 50])
+def test_marks_and_digests_tell_numbers_rounds_exchanges_and_stop_bits_apart(length):
+    x, y = np.ones((2, length))
+    y[-1] = np.nextafter(1.0, 2.0)
     variants = [
         (0, bytes(8), (x,)),
         (0, bytes(8), (y,)),
@@ -155,10 +158,20 @@ def test_a_digest_tells_numbers_rounds_exchanges_and_stop_bits_apart():
         (0, bytes(8), (None, x)),
         (0, bytes(8), ()),
     ]
-    assert len({wire.digest(encode_data(*v)) for v in variants}) == len(variants)
-    sent = encode_data(*variants[0])
-    (frame,) = Parser(wire.limits(2, 8)).feed(sent)
-    assert decode_data(frame, 8).digest == wire.digest(sent)
+    every = [encode_data(*v) for v in variants]
+    for tells in (mark, digest, lambda sent: joint_mark([sent, every[0]])):
+        assert len(set(map(tells, every))) == len(variants)
+    (frame,) = Parser(wire.limits(length, 8)).feed(every[0])
+    assert decode_data(frame, 8).mark == mark(every[0])
+
+
+@given(st.lists(messages.map(lambda m: encode_data(*m)), max_size=8))
+def test_a_mark_is_the_frame_itself_or_its_digest(sent):
+    for frame in sent:
+        assert mark(frame) in (frame, digest(frame))
+        assert mark(memoryview(frame)) == mark(frame)
+        assert marked(mark(frame)) == digest(frame)
+    assert joint_mark(sent) == mark(b"".join(sent))
 
 
 def test_a_step_with_too_many_exchanges_is_told_before_it_is_sent():

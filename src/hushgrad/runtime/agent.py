@@ -282,17 +282,18 @@ class Agent:
         """Where nobody follows the iterations: a turn at once, where the last message came in."""
         session = hub.session
         try:
-            while (
-                session.is_complete
-                and hub.failure is None
-                and turns.status is None
-                and self._slow_turns < SLOW_TURNS
-                and not self._is_asked_to_stop
-            ):
+            while session.is_complete:
+                if (
+                    hub.failure is not None
+                    or self._slow_turns >= SLOW_TURNS
+                    or self._is_asked_to_stop
+                ):
+                    hub.wake()
+                    return
                 self._turned(hub, turns, self._timed(turns.turn, session.take()))
         except Exception as error:  # the agent's task raises it
             hub.fail(error)
-        if turns.status is not None or session.is_complete:
+        if turns.status is not None:
             hub.wake()
 
     def _turned(self, hub: Hub, turns: Turns, has_ended: bool) -> bool:

@@ -168,7 +168,9 @@ class Hub:
 
     def commit(self, round_: int, frames: Mapping[int, Bytes], sizes: tuple[int, ...]) -> None:
         """Send a round that is in the journal."""
-        self.refuse_all(self.session.commit(round_, frames, sizes))
+        misfits = self.session.commit(round_, frames, sizes)
+        if misfits:
+            self.refuse_all(misfits)
         self._check_reach()
         self.send_round()
 
@@ -176,10 +178,10 @@ class Hub:
         """The present round to everyone who is here; the others get it when they come."""
         self.check()
         self._waits_since = monotonic()
-        session, sent = self.session, self._stats.sent
+        frames, peers, sent = self.session.frames, self.session.peers, self._stats.sent
         for j, link in tuple(self._links.items()):
-            link.send(session.frame(j))
-            sent[session.peers[j].name] += 1
+            link.send(frames[j])
+            sent[peers[j].name] += 1
 
     def broadcast(self, frame: Bytes) -> None:
         for link in tuple(self._links.values()):
@@ -265,9 +267,10 @@ class Hub:
     def _took(self, link: Link, peer: Peer, n: int) -> None:
         """A new message is here, of the present round or the next."""
         self._helped(link, peer)
-        if n == self.session.wanted:
+        session = self.session
+        if n == session.wanted:
             self._stats.wait_seconds[peer.name].add(link.heard - self._waits_since)
-            if self.session.is_complete:
+            if session.is_complete:
                 self._check_reach()  # again, since the agent may have been started in this round
                 self.complete()
 

@@ -9,11 +9,11 @@
     slot-0, -1  the journal: some steps in one, the next ones in the other, and so by turns
 
 A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
-the round before, the gradients evaluated since, the digests of what is sent and of what was
-consumed. The first has the state at the start of its step in place of sums; for k = 0 only x⁰. A
-checksum runs through all sections, so that neither a torn section nor an old one behind a new one
-is ever read; the slot that is being overwritten is not the one that is needed. State is stored by
-field name and shape, as float64.
+the round before, the gradients evaluated since, the marks of what is sent and of what was consumed
+(a frame itself if it is short, otherwise its digest). The first has the state at the start of its
+step in place of sums; for k = 0 only x⁰. A checksum runs through all sections, so that neither a
+torn section nor an old one behind a new one is ever read; the slot that is being overwritten is not
+the one that is needed. State is stored by field name and shape, as float64.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from hushgrad.errors import StateError
 from hushgrad.runtime.digest import DIGEST, digest, joint_digest
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
-from hushgrad.runtime.wire import packed
 
-FORMAT = 3
+FORMAT = 4
 STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
 type Arrays = Mapping[str, NDArray[np.float64] | tuple[float, ...]]
 type Facts = dict[str, Any]  # what JSON can hold
 type Read = Callable[[int, int], bytes]  # of a place and a length
+type Pack = Callable[..., bytes]
 
 # A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
 # checksum covers all that follows it and, through the one before, all that precedes.
@@ -59,6 +59,13 @@ _SMALL = 65_536  # bytes that are copied into one piece rather than written as s
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+class Vectors(NamedTuple):
+    """Arrays of few numbers, as many each, one after the other."""
+
+    names: tuple[str, ...]
+    numbers: tuple[float, ...]
+
+
 class Section(NamedTuple):
     """What was written together."""
 
@@ -67,36 +74,40 @@ class Section(NamedTuple):
     arrays: Arrays = _NONE
     blob: bytes = b""
     facts: Mapping[str, Any] = _NONE  # what else is to be said, if JSON can hold it
+    vectors: Vectors | None = None  # in place of arrays and facts, to be written; read as arrays
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(facts: str, names: tuple[str, ...], shapes: tuple[int | tuple[int, ...], ...]) -> bytes:
+def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
     """Which facts and arrays a section has: in most rounds the same as in others."""
-    arrays = [
-        (name, shape) if isinstance(shape, int) else (name, *shape)
-        for name, shape in zip(names, shapes, strict=True)
-    ]
+    arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
     text = f"[{facts}, {json.dumps(arrays)}]".encode()
     return text + b" " * (-len(text) % 8)
 
 
+@functools.lru_cache(maxsize=64)
+def _form(names: tuple[str, ...], size: int, n_blob: int) -> tuple[Pack, bytes]:
+    """How all that is checked of a section of few numbers is packed, and its layout."""
+    text = _layout("{}", names, ((size // len(names),),) * len(names))
+    n_padded = n_blob + -n_blob % 8
+    return struct.Struct(f"{_HEAD.format}{len(text)}s{n_padded}s{size}d").pack, text
+
+
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
     """The pieces of a section that follows what has this checksum, and the new checksum."""
-    k, round_, arrays, blob, facts = section
-    values: list[Any] = list(arrays.values())
-    if all(type(value) is tuple for value in values):  # a few numbers, as in most rounds
-        shapes = tuple([len(value) for value in values])
-        values = [packed(sum(shapes)).pack(*[number for value in values for number in value])]
-        n_arrays = len(values[0])
-    else:
-        values = [np.ascontiguousarray(value, _FLOAT) for value in values]
-        shapes = tuple([value.shape for value in values])
-        n_arrays = sum([value.nbytes for value in values])
+    k, round_, arrays, blob, facts, vectors = section
+    if vectors is not None:  # as in most rounds of few numbers
+        names, numbers = vectors
+        pack, text = _form(names, len(numbers), len(blob))
+        checked = pack(k, round_, len(text), len(blob), 8 * len(numbers), text, blob, *numbers)
+        checksum = digest(checksum + checked)
+        return [_MAGIC + checksum + checked], checksum
+    values = [np.ascontiguousarray(value, _FLOAT) for value in arrays.values()]
+    n_arrays = sum([value.nbytes for value in values])
+    shapes = tuple([value.shape for value in values])
     text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
     head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
-    text += blob
-    if len(blob) % 8:
-        text += bytes(-len(blob) % 8)
+    text += blob + bytes(-len(blob) % 8)
     if n_arrays <= _SMALL:
         checked = b"".join((head, text, *values))
         checksum = digest(checksum + checked)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hushgrad.errors import StaleCopyError, WireError
-from hushgrad.runtime.digest import digest
+from hushgrad.runtime.digest import digest, marked
 from hushgrad.runtime.hello import MIRROR, OTHER_END, Hello, differences
 from hushgrad.runtime.weights import Ends
 from hushgrad.runtime.wire import Bytes, Data, Frame, Kind, decode_data, decode_due, encode, room
@@ -44,7 +44,7 @@ class Peer:
     direction: str  # "both", "in": it sends here, "out": it hears this agent
     two_hop: bool
     inbox: dict[int, Data] = field(default_factory=dict[int, Data])
-    held: dict[int, bytes] = field(default_factory=dict[int, bytes])  # digests of two old rounds
+    held: dict[int, bytes] = field(default_factory=dict[int, bytes])  # marks of two old rounds
     ends: Ends | None = None  # known from its HELLO
     incarnation: int = -1
     life: str = ""
@@ -53,8 +53,8 @@ class Peer:
 
     @property
     def last(self) -> tuple[int, bytes]:
-        """The last round that is held of it, with its digest."""
-        known = self.held | {n: data.digest for n, data in self.inbox.items()}
+        """The last round that is held of it, with its mark."""
+        known = self.held | {n: data.mark for n, data in self.inbox.items()}
         return max(known.items(), default=(-1, b""))
 
 
@@ -67,8 +67,9 @@ class Session:
         self.round = -1  # the last committed
         self.wanted = 0  # the next to be consumed
         self.has_finished = False
-        self._sent: dict[int, dict[int, Bytes]] = {}  # round → peer → frame
+        self._sent: dict[int, Mapping[int, Bytes]] = {}  # round → peer → frame
         self._sizes: tuple[int, ...] = ()  # of the exchanges of the present round
+        self._length = 0  # of a frame that has the one exchange of the present round
         self.missing = set(peers)  # whose message of round `wanted` is not here
 
     # ---- rounds
@@ -80,13 +81,15 @@ class Session:
 
         Gives the neighbours whose early message for it turns out not to fit.
         """
-        self.round, self._sizes = round_, sizes
-        self._sent[round_] = dict(frames)
-        self._sent.pop(round_ - 2, None)
-        return self._misfits()
+        self._sent[round_] = frames
+        return self._stand(round_, sizes)
 
-    def _misfits(self) -> list[tuple[Peer, WireError]]:
-        """Now that the sizes of the present round are known: who has sent others, early."""
+    def _stand(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
+        """In a round whose sizes are known now; gives who has sent others, early."""
+        self.round, self._sizes = round_, sizes
+        self._length = self._start + 8 * sizes[0] if len(sizes) == 1 else 0
+        if len(self.missing) == len(self.peers) and self.wanted == round_:
+            return []
         found: list[tuple[Peer, WireError]] = []
         for peer in self.peers.values():
             if self.round in peer.inbox:
@@ -98,9 +101,10 @@ class Session:
                     found.append((peer, error))
         return found
 
-    def frame(self, peer: int) -> Bytes:
-        """The frame of the present round."""
-        return self._sent[self.round][peer]
+    @property
+    def frames(self) -> Mapping[int, Bytes]:
+        """Of the present round, by peer."""
+        return self._sent[self.round]
 
     @property
     def is_complete(self) -> bool:
@@ -115,10 +119,11 @@ class Session:
         box: dict[int, Data] = {}
         missing: set[int] = set()
         for j, peer in self.peers.items():
-            box[j] = data = peer.inbox.pop(n)
-            peer.held[n] = data.digest
-            peer.held.pop(n - 2, None)
-            if not peer.inbox:
+            inbox, held = peer.inbox, peer.held
+            box[j] = data = inbox.pop(n)
+            held[n] = data.mark
+            held.pop(n - 2, None)
+            if not inbox:
                 missing.add(j)
         self.missing = missing
         return box
@@ -129,18 +134,17 @@ class Session:
         consumed: Mapping[int, Mapping[int, bytes]],
         sizes: tuple[int, ...],
     ) -> list[tuple[Peer, WireError]]:
-        """Stand again where the journal ends: frames and digests of messages by round and peer.
+        """Stand again where the journal ends: frames and marks of messages by round and peer.
 
         Gives misfits, as `commit` does: at the first start, neighbours may have begun already.
         """
-        self._sent = {n: dict(sent) for n, sent in frames.items()}
-        self.round, self._sizes = max(frames), sizes
+        self._sent = dict(frames)
         self.wanted = max(consumed, default=-1) + 1
-        for n, digests in consumed.items():
-            for j, seen in digests.items():
+        for n, marks in consumed.items():
+            for j, seen in marks.items():
                 self.peers[j].held[n] = seen
         self.missing = {j for j, peer in self.peers.items() if self.wanted not in peer.inbox}
-        return self._misfits()
+        return self._stand(max(frames), sizes)
 
     def finish(self) -> bytes:
         """All rounds are done and the result is safe; gives the FIN for everyone."""
@@ -162,14 +166,13 @@ class Session:
 
         The short way of what nearly always comes; False leaves it, and all refusals, to `accept`.
         """
-        sizes, inbox = self._sizes, peer.inbox
+        inbox = peer.inbox
         if (
-            not self.wanted <= n <= self.round + 1
-            or self.has_finished
+            len(whole) != self._length
+            or not self.wanted <= n <= self.round + 1
             or n in inbox
             or n in peer.held
-            or len(sizes) != 1
-            or len(whole) != self._start + 8 * sizes[0]
+            or self.has_finished
         ):
             return False
         data = decode_due(whole, n, self._start)
@@ -192,8 +195,8 @@ class Session:
                 "future round",
             )
         data = decode_data(frame, self._stop_bytes)
-        known = peer.inbox[n].digest if n in peer.inbox else peer.held.get(n)
-        if known is not None and known != data.digest:
+        known = peer.inbox[n].mark if n in peer.inbox else peer.held.get(n)
+        if known is not None and known != data.mark:
             raise WireError(
                 f"{peer.name} sent two different messages for round {n}", "equivocation"
             )
@@ -236,7 +239,7 @@ class Session:
             round=self.round,
             needs=needs,
             held=held,
-            held_digest=seen.hex(),
+            held_digest=marked(seen).hex() if seen else "",
             degree_in=self.card.ends.into,
             degree_out=self.card.ends.out,
             direction=peer.direction,

@@ -7,10 +7,12 @@ step can be rerun, up to the round where it stood, without calling the user's ob
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
-from hushgrad.runtime.journal import Section
+from hushgrad.runtime.journal import Section, Vectors
 from hushgrad.runtime.wire import MOST_EXCHANGES, Numbers, is_finite
 from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector
 from hushgrad.simulate.few import Few, FewSteps, are_few
@@ -32,7 +34,6 @@ log = logging.getLogger("hushgrad.agent")
 # what arrays of the journal are called
 _SUMS = tuple(f"sum {e}" for e in range(MOST_EXCHANGES))
 _GRADIENT = "gradient "
-_FIRST_GRADIENT = _GRADIENT + "0"
 
 
 def _is_asleep(asked: Round) -> bool:
@@ -44,8 +45,10 @@ def _array(numbers: Any) -> Any:
     return np.array(numbers) if type(numbers) is tuple else numbers
 
 
-def _stored(total: Any) -> Any:
-    return total if type(total) is tuple else plain(total)
+@functools.cache
+def _names(n_gradients: int) -> tuple[str, ...]:
+    """Of a sum and the gradients after it."""
+    return _SUMS[0], *(f"{_GRADIENT}{n}" for n in range(n_gradients))
 
 
 class Steps:
@@ -65,7 +68,7 @@ class Steps:
         self._told: deque[Vector] = deque()  # gradients from the journal
         self.gradients: list[Numbers] = []  # evaluated since the last `record`
         self._n_past = 0  # of these, before the present step: its state holds what they gave
-        self._sums: tuple[NDArray[np.float64], ...] = ()  # of the round before
+        self._sums: tuple[Any, ...] = ()  # of the round before
         nameless = self._nameless_state()
         self._state_type, self._shapes = type(nameless), [np.shape(u) for u in nameless]
         self._state: Any = None  # as arrays, and in the form of a written step; one can be None
@@ -205,16 +208,19 @@ class Steps:
         """What the present round adds: the sums of the round before and the gradients since; at
         the head of a slot, in the first round of a step, the state in place of all before it.
         """
-        gradients = self.gradients
+        gradients, sums = self.gradients, self._sums
         self.gradients = []
         if not is_head:
-            arrays: dict[str, Any] = {_SUMS[e]: _stored(u) for e, u in enumerate(self._sums)}
+            if sums and type(sums[0]) is tuple:  # of few numbers; then gradients are so too
+                vectors = Vectors(_names(len(gradients)), tuple(chain(sums[0], *gradients)))
+                return Section(self.k, self.round, blob=blob, vectors=vectors)
+            arrays: dict[str, Any] = {_SUMS[e]: plain(u) for e, u in enumerate(sums)}
         elif self.k == 0:  # the state follows from x⁰ and the gradients at it
             arrays = {"x0": self._x0}
         else:
             arrays, gradients = self._fields(), gradients[self._n_past :]
         for n, g in enumerate(gradients):
-            arrays[f"{_GRADIENT}{n}" if n else _FIRST_GRADIENT] = g
+            arrays[f"{_GRADIENT}{n}"] = g
         return Section(self.k, self.round, arrays, blob)
 
     def check(self) -> None:

@@ -238,13 +238,14 @@ class _Connection(asyncio.Transport):
         here.
         """
         room = memoryview(self._protocol.get_buffer(-1))
-        size, filled, count = len(room), 0, _RECORD
+        size, filled = len(room), 0
         failure, is_over = None, False
         try:
-            while filled < size and count == _RECORD:
+            filled = count = self.socket.recv_into(room, size)
+            while count == _RECORD and filled < size:
                 count = self.socket.recv_into(room[filled:], size - filled)
-                is_over = not count
                 filled += count
+            is_over = not count
         except ssl.SSLWantReadError:
             pass
         except OSError as error:

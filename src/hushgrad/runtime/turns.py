@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import ReplayError, StateError
 from hushgrad.runtime.config import RunConfig
-from hushgrad.runtime.digest import DIGEST, digest, joint_digest
+from hushgrad.runtime.digest import joint_mark, mark, marked
 from hushgrad.runtime.journal import STEPS, Section, StateDirectory
 from hushgrad.runtime.result import Status
 from hushgrad.runtime.stats import Stats
@@ -22,8 +22,9 @@ from hushgrad.runtime.wire import Bytes, Data, address, encode_data, encode_few,
 
 type Frames = dict[int, Bytes]  # by peer
 
-_FLAGS = 8  # bytes
 _STILL, _STOP = 1, 2
+_FLAGS = 8  # bytes
+_EVERY_FLAGS = tuple(flags.to_bytes(_FLAGS, "little") for flags in range(4))
 
 
 class Turns:
@@ -45,7 +46,7 @@ class Turns:
         self.is_settled = False  # and every neighbour has finished too
         self.round = -1  # the last that was committed
         self.frames: dict[int, Frames] = {}  # the last two rounds
-        self.consumed: dict[int, dict[int, bytes]] = {}  # digests of the messages before, by peer
+        self.consumed: dict[int, dict[int, bytes]] = {}  # marks of the messages before, by peer
 
     # ---- beginning
 
@@ -76,32 +77,27 @@ class Turns:
 
     def _compare(self, section: Section) -> None:
         """The messages that a rerun gives with those that were committed."""
-        flags, stop, sent, consumed = self._cut(section.blob)
+        place = _FLAGS + self._stopping.n_bytes  # as `_commit` joined them
+        flags = int.from_bytes(section.blob[:_FLAGS], "little")
         self._is_still, self._must_stop = bool(flags & _STILL), bool(flags & _STOP)
+        stop = section.blob[_FLAGS:place]
         self._stopping.bits = int.from_bytes(stop, "little")
-        if self._encode() != sent:
+        sent = self._encode(stop)
+        self.frames.pop(self.round - 2, None)
+        if not section.blob.startswith(sent, place):
             raise ReplayError(
                 f"rerun from its journal, round {self.round} gives other messages than were "
                 "committed. Sending them would tell two things for one round. Run the agent with "
                 "the version, configuration and machine that wrote the journal, or start a new run."
             )
-        self._note_consumed(self.round, consumed)
+        self._note_consumed(self.round, section.blob[place + len(sent) :])
 
-    def _cut(self, blob: bytes) -> tuple[int, bytes, bytes, bytes]:
-        """Flags, stop bits, the digest of all that is sent and the digests of what was consumed,
-        as `_commit` joined them.
-        """
-        first = _FLAGS
-        second = first + self._stopping.n_bytes
-        third = second + DIGEST
-        flags = int.from_bytes(blob[:first], "little")
-        return flags, blob[first:second], blob[second:third], blob[third:]
-
-    def _note_consumed(self, round_: int, digests: bytes) -> None:
+    def _note_consumed(self, round_: int, marks: bytes) -> None:
         """What came before `round_` was committed, in the order of the peers' numbers."""
-        if digests:
+        if marks:
+            size = len(marks) // len(self._peers)
             self.consumed[round_ - 1] = {
-                j: digests[DIGEST * n : DIGEST * (n + 1)] for n, j in enumerate(self._peers)
+                j: marks[size * n : size * (n + 1)] for n, j in enumerate(self._peers)
             }
             self.consumed.pop(round_ - 3, None)
 
@@ -118,7 +114,10 @@ class Turns:
                 self._is_still = self._stands_still(before)
             stop = [data.stop for data in box.values()]
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
-        consumed = b"".join([box[j].digest for j in self._peers])
+        marks = [box[j].mark for j in self._peers]
+        if len(set(map(len, marks))) > 1:
+            marks = list(map(marked, marks))
+        consumed = b"".join(marks)
         box.clear()  # room for what is sent next
         if has_ended and (self._must_stop or steps.k == self._run.iterations):
             self._finish(consumed)
@@ -137,44 +136,40 @@ class Turns:
         assert self._run.tolerance is not None
         return bool(np.abs(self.steps.x - before).max() <= self._run.tolerance * lam)
 
-    def _encode(self) -> bytes:
-        """Make the frames of the present round; gives the digest of all that are different."""
+    def _encode(self, stop: bytes) -> bytes:
+        """Make the frames of the present round; gives the mark of all that are different."""
         steps = self.steps
-        round_, letters, few = steps.round, steps.letters, steps.few
+        letters, few = steps.letters, steps.few
+        self.round = round_ = steps.round
         if few is not None and few[0] == self._peers:
-            found = self._packed(round_, few[1])
+            found = self._packed(round_, stop, few[1])
         elif letters is not None and letters[0] == self._peers:
-            found = self._addressed(round_, letters[1])
+            found = self._addressed(round_, stop, letters[1])
         else:
-            found = self._encode_mail(round_)
-        self.round = round_
+            found = self._encode_mail(round_, stop)
         self.frames[round_], seen = found
-        self.frames.pop(round_ - 2, None)
         return seen
 
-    def _packed(self, round_: int, messages: tuple[Any, ...]) -> tuple[Frames, bytes]:
+    def _packed(self, round_: int, stop: bytes, messages: tuple[Any, ...]) -> tuple[Frames, bytes]:
         """The frames of messages of few numbers."""
-        stop = self._stopping.encode()
         if len(messages) > 1 and messages[0] is messages[1]:  # a Pull sends one to all
             every = encode_few(round_, stop, messages[:1])
-            return dict.fromkeys(self._peers, every[0]), digest(every[0])
+            return dict.fromkeys(self._peers, every[0]), mark(every[0])
         every = encode_few(round_, stop, messages)
-        frames: Frames = dict(zip(self._peers, every, strict=True))
-        return frames, digest(b"".join(every))
+        return dict(zip(self._peers, every, strict=True)), mark(b"".join(every))
 
-    def _addressed(self, round_: int, letters: Any) -> tuple[Frames, bytes]:
+    def _addressed(self, round_: int, stop: bytes, letters: Any) -> tuple[Frames, bytes]:
         """The frames of messages that lie where they are to be read from."""
-        stop = self._stopping.encode()
         every = memoryview(letters).cast("B")
         size = 8 * letters.shape[1]
         frames: Frames = {}
         for place, j in enumerate(self._peers):
             frames[j] = frame = every[size * place : size * (place + 1)]
             address(frame, round_, stop)
-        return frames, digest(every)
+        return frames, mark(every)
 
-    def _encode_mail(self, round_: int) -> tuple[Frames, bytes]:
-        stop, mail = self._stopping.encode(), self.steps.mail
+    def _encode_mail(self, round_: int, stop: bytes) -> tuple[Frames, bytes]:
+        mail = self.steps.mail
         few, letters = self.steps.few, self.steps.letters
         if few is not None:  # but not for all peers
             arrays = {id(message): np.array(message) for message in few[1]}
@@ -192,14 +187,15 @@ class Turns:
                 different.append(encode_data(round_, stop, payload))
                 last = payload
             frames[j] = different[-1]
-        return frames, joint_digest(*different)
+        return frames, joint_mark(different)
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         """Write the present round down; `is_new`: the first of its step."""
         steps = self.steps
         steps.check()
-        flags = (self._is_still * _STILL | self._must_stop * _STOP).to_bytes(_FLAGS, "little")
-        blob = b"".join((flags, self._stopping.encode(), self._encode(), consumed))
+        flags = _EVERY_FLAGS[self._is_still * _STILL | self._must_stop * _STOP]
+        stop = self._stopping.encode()
+        blob = flags + stop + self._encode(stop) + consumed
         is_head = is_new and steps.k % STEPS == 0
         section = steps.record(blob, is_head=is_head)
         started = perf_counter()

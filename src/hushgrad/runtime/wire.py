@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import WireError
-from hushgrad.runtime.digest import digest
+from hushgrad.runtime.digest import mark
 from hushgrad.runtime.pledges import ENTRY
 from hushgrad.simulate import few, passes
 from hushgrad.simulate.few import MOST
@@ -143,7 +143,7 @@ class Data:
     stop: bytes
     numbers: Numbers  # all exchanges that are in it, one after the other
     present: int  # bit e: exchange e is in it
-    digest: bytes
+    mark: bytes
     payload: tuple[Numbers | None, ...] = ()  # one entry per exchange, once it fits
 
     def fit(self, sizes: tuple[int, ...]) -> None:
@@ -176,10 +176,10 @@ def decode_due(whole: bytes, round_: int, start: int) -> Data | None:
     length = len(whole) - HEADER.size
     if whole[: HEADER.size] != HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1):
         return None
-    numbers = _read(whole, start)
-    if not is_finite(numbers):
+    numbers, are_finite = _read(whole, start)
+    if not are_finite:
         return None
-    return Data(round_, whole[HEADER.size : start], numbers, 1, digest(whole), (numbers,))
+    return Data(round_, whole[HEADER.size : start], numbers, 1, mark(whole), (numbers,))
 
 
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
@@ -191,21 +191,24 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"a message begins with {stop_bytes} bytes of stop bits, but round {round_} has "
             f"{len(frame.body)} bytes"
         )
-    numbers = _read(whole, start)
-    if not is_finite(numbers):
+    numbers, are_finite = _read(whole, start)
+    if not are_finite:
         place = int(np.argmin(np.isfinite(numbers)))
         raise WireError(
             f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
             "not finite",
         )
-    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
+    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, mark(whole))
 
 
-def _read(whole: Bytes, start: int) -> Numbers:
+def _read(whole: Bytes, start: int) -> tuple[Numbers, bool]:
+    """The numbers of a frame, and whether they are finite."""
     count = (len(whole) - start) // 8
     if count <= MOST:
-        return packed(count).unpack_from(whole, start)
-    return np.frombuffer(whole, _FLOAT, -1, start)
+        few_numbers = packed(count).unpack_from(whole, start)
+        return few_numbers, few.is_finite(few_numbers)
+    numbers = np.frombuffer(whole, _FLOAT, -1, start)
+    return numbers, passes.is_finite(numbers)
 
 
 def is_finite(vector: Numbers) -> bool:
