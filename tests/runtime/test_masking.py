@@ -11,7 +11,8 @@ from hushgrad.errors import ConfigError, IdentityError
 from hushgrad.runtime.config import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.runtime.identity import mint
 from hushgrad.runtime.masking import mask_of, masked
-from hushgrad.runtime.objectives import ObjectiveSpec
+from hushgrad.runtime.objectives import ObjectiveSpec, load_objective
+from hushgrad.simulate.few import MOST
 from hushgrad.simulate.masking import agent_masks
 
 M, D = 7, 40
@@ -66,10 +67,25 @@ def test_masks_are_large_and_their_sum_is_nothing(keys):
 def test_the_sum_of_masked_gradients_is_that_of_the_gradients(keys):
     theta = np.linspace(-1, 1, D)
     own = [lambda x, j=j: j * x for j in range(M)]
-    total = sum(masked(config(keys, j), own[j])(theta) for j in range(M))
+    every = [masked(config(keys, j), load_objective(own[j], D)) for j in range(M)]
+    total = sum(objective.gradient(theta) for objective in every)
     np.testing.assert_allclose(total, sum(range(M)) * theta, atol=1e-10)
-    alone = masked(config(keys, 3), own[3])(theta)
-    assert np.linalg.norm(alone - own[3](theta)) > 1.0
+    assert np.linalg.norm(every[3].gradient(theta) - own[3](theta)) > 1.0
+
+
+@pytest.mark.parametrize("eta", [NETWORK.eta, None], ids=["quadratic", "linear"])
+@pytest.mark.parametrize("dim", [2, MOST, MOST + 4])
+def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
+    rng = np.random.default_rng(dim)
+    setting = config(keys, 3, dim=dim, eta=eta)
+    mask, objective = mask_of(setting), masked(setting, load_objective(np.cos, dim))
+    for theta in rng.normal(size=(20, dim)):
+        kept = theta.copy()
+        expected = np.cos(theta) + mask.c + (0.0 if mask.Q is None else mask.Q @ theta)
+        np.testing.assert_allclose(objective.gradient(theta), expected, rtol=1e-13, atol=1e-13)
+        if dim <= MOST:
+            assert objective.few(tuple(theta.tolist())) == tuple(objective.gradient(theta))
+        np.testing.assert_array_equal(theta, kept)
 
 
 def test_a_mask_is_the_same_at_every_start_and_another_in_every_run(keys):
@@ -107,10 +123,8 @@ def test_without_eta_masks_are_linear(keys):
     ids=["paper", "EXTRA", "size 0"],
 )
 def test_where_nothing_is_masked_the_gradient_is_the_objectives(keys, algorithm):
-    def gradient(x):
-        return x
-
-    assert masked(config(keys, 0, algorithm=algorithm), gradient) is gradient
+    objective = load_objective(lambda x: x, D)
+    assert masked(config(keys, 0, algorithm=algorithm), objective) is objective
 
 
 def test_a_partner_that_is_missing_or_another_is_named(keys):

@@ -35,7 +35,7 @@ from hushgrad.runtime.identity import load_certificate, load_identity
 from hushgrad.runtime.introduction import introduce, local_of
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.masking import MASKS, begun_with, check_begun, masked, pledges_of
-from hushgrad.runtime.objectives import load_objective
+from hushgrad.runtime.objectives import Objective, load_objective
 from hushgrad.runtime.result import AgentResult, Status
 from hushgrad.runtime.samples import SAMPLES, Samples
 from hushgrad.runtime.session import Card, Peer, Session
@@ -167,8 +167,8 @@ class Agent:
         if self._incarnation:
             raise AgentError("an Agent runs once. Make a new one, which continues where it stood.")
         config = self.config
-        gradient = load_objective(self._given or config.objective, config.run.dim).gradient
-        gradient = masked(config, gradient)
+        objective = load_objective(self._given or config.objective, config.run.dim)
+        objective = masked(config, objective)
         state = StateDirectory(
             config.state, run=config.run.id, agent=config.name, durability=config.durability
         )
@@ -181,7 +181,7 @@ class Agent:
             session, stopping = self._session()
             self._hub = hub = self._connect(session, stopping)
             try:
-                async with aclosing(self._go(state, session, stopping, hub, gradient)) as rounds:
+                async with aclosing(self._go(state, session, stopping, hub, objective)) as rounds:
                     async for k in rounds:
                         yield k
             finally:
@@ -235,7 +235,7 @@ class Agent:
         session: Session,
         stopping: Stopping,
         hub: Hub,
-        gradient: Callable[[Vector], Any],
+        objective: Objective,
     ) -> AsyncGenerator[int]:
         known = links = state.links
         if links is None:
@@ -243,11 +243,11 @@ class Agent:
             links = await introduce(self.config, hub, lambda: self._is_asked_to_stop)
             if links is None:
                 return
-        local = local_of(self.config, hub, links, gradient, state.secret)
+        local = local_of(self.config, hub, links, objective.gradient, state.secret)
         if known is None:  # kept once they are found to do
             state.store_links(links)
         space = room(stopping.n_bytes)
-        steps = Steps(self.config.run.algorithm, local, self._x0, room=space)
+        steps = Steps(self.config.run.algorithm, local, self._x0, room=space, few=objective.few)
         self._turns = turns = Turns(
             self.config.run, steps, stopping, state, session.peers, self.stats
         )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import sumprod
+from operator import add
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,25 +21,36 @@ from hushgrad.errors import ConfigError, MaskError, StateError
 from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
 from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.identity import load_certificate, load_identity, shared_secret
+from hushgrad.runtime.objectives import Objective
 from hushgrad.runtime.pledges import OWN, PLEDGE, Pledges
 from hushgrad.runtime.result import replace_file
 from hushgrad.runtime.secret import WORDS, as_uniforms, derive, keystream
+from hushgrad.simulate.few import MOST
 
 MASKS = "masks.json"  # the pledges with which a run began, in the state directory
 
 
-def masked(config: AgentConfig, gradient: Callable[[Floats], Any]) -> Callable[[Floats], Any]:
-    """The gradient of the masked objective; the gradient itself where nothing is masked."""
+def masked(config: AgentConfig, objective: Objective) -> Objective:
+    """The masked objective; the objective itself where nothing is masked."""
     mask = mask_of(config)
     if mask is None:
-        return gradient
+        return objective
+    if objective.dim > MOST:
 
-    def of_masked(x: Floats) -> Floats:
-        g = gradient(x)  # an objective's gradient is the caller's to change
-        g += mask.gradient(x)
-        return g
+        def gradient(x: Floats) -> Floats:
+            g = objective.gradient(x)
+            g += mask.gradient(x)
+            return g
 
-    return of_masked
+        return replace(objective, gradient=gradient)
+    c, rows = mask.c.tolist(), None if mask.Q is None else mask.Q.tolist()
+
+    def few(x: tuple[float, ...]) -> tuple[float, ...]:
+        added = c if rows is None else [e + sumprod(row, x) for e, row in zip(c, rows, strict=True)]
+        return tuple(map(add, objective.few(x), added))
+
+    # to the bit, whether a step is traced or not
+    return replace(objective, few=few, gradient=lambda x: np.array(few(tuple(x.tolist()))))
 
 
 def mask_of(config: AgentConfig) -> Mask | None:

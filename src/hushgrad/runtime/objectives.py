@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ type Vector = NDArray[np.float64]  # (d,)
 _FLOAT = np.dtype(np.float64)
 
 type Gradient = Callable[[Vector], Vector]
+type FewGradient = Callable[[tuple[float, ...]], tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,8 @@ class Objective:
     """∇f_i of this agent, and what it is in words."""
 
     dim: int
-    gradient: Gradient
+    gradient: Gradient  # the caller may change what it gives
+    few: FewGradient  # the same numbers, for vectors of few
     describe: str
 
 
@@ -199,21 +202,35 @@ def _raised(describe: str, error: Exception) -> ProblemError:
 
 def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
     """An objective whose gradient is (dim,) and finite, or an error says so."""
+    shape = (dim,)
 
-    def gradient(theta: Vector) -> Vector:
-        theta = theta.view()
-        theta.flags.writeable = False  # it is the agent's state
+    def called(theta: Vector) -> Any:
+        theta.flags.writeable = False  # it may be the agent's state
         try:
-            held = [function(theta)]
+            return function(theta)
         except Exception as error:  # the user's code may raise anything
             raise _raised(describe, error) from error
+
+    def gradient(theta: Vector) -> Vector:
+        held = [called(theta.view())]
         # a copy, if anyone else holds it: the function may use its own again
         is_alone = references(held, 0) == ALONE
         g = held[0]
         is_own = type(g) is np.ndarray and g.base is None and is_alone
-        if not is_own or g.dtype != _FLOAT:
+        return fitting(g if is_own and g.dtype == _FLOAT else np.array(g, _FLOAT), theta)
+
+    def few(theta: tuple[float, ...]) -> tuple[float, ...]:
+        array = np.array(theta)
+        g = called(array)
+        if type(g) is not np.ndarray or g.dtype != _FLOAT:
             g = np.array(g, _FLOAT)
-        if g.shape != (dim,):
+        numbers: Any = g.tolist()
+        if g.shape != shape or not isfinite(sum(numbers)):
+            numbers = fitting(g, array).tolist()
+        return tuple(numbers)
+
+    def fitting(g: Vector, theta: Vector) -> Vector:
+        if g.shape != shape:
             raise ProblemError(
                 f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
                 f"{g.shape}. Correct it, or dim in [run]."
@@ -227,4 +244,4 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
             )
         return g
 
-    return Objective(dim, gradient, describe)
+    return Objective(dim, gradient, few, describe)

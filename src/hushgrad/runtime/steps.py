@@ -22,6 +22,7 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
 from hushgrad.runtime.journal import Section, Vectors
+from hushgrad.runtime.objectives import FewGradient
 from hushgrad.runtime.wire import MOST_EXCHANGES, Numbers, is_finite
 from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector
 from hushgrad.simulate.few import Few, FewSteps, are_few
@@ -60,10 +61,21 @@ class Steps:
     sizes: tuple[int, ...]  # of the exchanges of this round
     was_awake: bool  # in the present step: who slept and stood still has said nothing by it
 
-    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector, *, room: int):
-        """`room`: words before each message that goes out, for the frame around it."""
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        local: Local,
+        x0: Vector,
+        *,
+        room: int,
+        few: FewGradient | None = None,
+    ):
+        """`room`: words before each message that goes out, for the frame around it; `few`: the
+        local gradient for vectors of few numbers, if there is one of their own.
+        """
         self.algorithm, self._x0 = algorithm, np.array(x0, np.float64)
         self._objective = local.gradient
+        self._few_objective = few or (lambda x: tuple(self._objective(np.array(x)).tolist()))
         self._view = OneAgent(replace(local, gradient=self._gradient), room=room)
         self._told: deque[Vector] = deque()  # gradients from the journal
         self.gradients: list[Numbers] = []  # evaluated since the last `record`
@@ -115,7 +127,7 @@ class Steps:
     def _few_gradient(self, x: tuple[float, ...]) -> tuple[float, ...]:
         if self._told:
             return tuple(self._told.popleft().tolist())
-        g = tuple(self._objective(np.array(x)).tolist())
+        g = self._few_objective(x)
         self.gradients.append(g)
         return g
 
