@@ -13,6 +13,7 @@ An intercept is a last column of ones, which is not penalised.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
@@ -202,17 +203,18 @@ def _raised(describe: str, error: Exception) -> ProblemError:
 
 def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
     """An objective whose gradient is (dim,) and finite, or an error says so."""
-    shape = (dim,)
+    shape, pack = (dim,), struct.Struct(f"{dim}d").pack
 
     def called(theta: Vector) -> Any:
-        theta.flags.writeable = False  # it may be the agent's state
         try:
             return function(theta)
         except Exception as error:  # the user's code may raise anything
             raise _raised(describe, error) from error
 
     def gradient(theta: Vector) -> Vector:
-        held = [called(theta.view())]
+        seen = theta.view()
+        seen.flags.writeable = False  # it is the agent's state
+        held = [called(seen)]
         # a copy, if anyone else holds it: the function may use its own again
         is_alone = references(held, 0) == ALONE
         g = held[0]
@@ -220,14 +222,13 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
         return fitting(g if is_own and g.dtype == _FLOAT else np.array(g, _FLOAT), theta)
 
     def few(theta: tuple[float, ...]) -> tuple[float, ...]:
-        array = np.array(theta)
-        g = called(array)
-        if type(g) is not np.ndarray or g.dtype != _FLOAT:
-            g = np.array(g, _FLOAT)
-        numbers: Any = g.tolist()
-        if g.shape != shape or not isfinite(sum(numbers)):
-            numbers = fitting(g, array).tolist()
-        return tuple(numbers)
+        seen = np.frombuffer(pack(*theta))  # of bytes, so nobody can write to it
+        g = called(seen)
+        if type(g) is np.ndarray and g.dtype is _FLOAT and g.shape == shape:
+            numbers: list[float] = g.tolist()
+            if isfinite(sum(numbers)):
+                return tuple(numbers)
+        return tuple(fitting(np.array(g, _FLOAT), seen).tolist())
 
     def fitting(g: Vector, theta: Vector) -> Vector:
         if g.shape != shape:
