@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cases
@@ -115,10 +115,10 @@ def kind(request, monkeypatch):
     if request.param == "few":
         return FewSteps
     if request.param.endswith("NumPy"):
-        monkeypatch.setattr(passes, "_library", lambda: None)
+        monkeypatch.setattr(passes, "_compiled", lambda text: None)
         for module in (long, passes):
             monkeypatch.setattr(module, "PIECE", 3)
-    elif passes._library() is None:
+    elif passes._compiled(passes._CHECK) is None:
         pytest.skip("no compiler")
     return ManySteps
 
@@ -145,7 +145,7 @@ def test_an_agent_with_many_neighbours_is_traced_too(kind):
     follow(TRACED["PDGNDS"], network, cases.Quadratics(m=600, d=2), kind, iterations=2)
 
 
-def test_vectors_longer_than_a_block():
+def test_vectors_longer_than_a_piece():
     follow(TRACED["PDGNDS"], cases.undirected(), cases.Quadratics(d=1100), ManySteps, iterations=3)
 
 
@@ -253,8 +253,19 @@ def sums(draw):
     return given, wanted, draw(st.sampled_from([1, 2, 511, 512, 513, 1030]))
 
 
-@given(sums(), st.booleans())
-def test_a_pass_is_one_operation_after_the_other(case, in_numpy):
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Somewhere else than the user's, for code that nobody needs again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("in_numpy", [False, True], ids=["in C", "in NumPy"])
+@settings(max_examples=60)
+@given(case=sums())
+def test_a_pass_is_one_operation_after_the_other(in_numpy, case):
     inputs, wanted, dim = case
     given_ = dict.fromkeys(inputs)
     rng = np.random.default_rng(dim)
@@ -282,6 +293,22 @@ def test_finite_is_what_numpy_calls_so(size, odd, data):
         vector[data.draw(st.integers(0, size - 1))] = odd
     assert passes.is_finite(vector) == np.isfinite(vector).all()
     assert passes.is_finite(vector[::2]) == np.isfinite(vector[::2]).all()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_pass_that_is_too_long_to_be_compiled_is_done_in_numpy(monkeypatch):
+    texts = []
+    compiled = passes._compiled
+    monkeypatch.setattr(passes, "_compiled", lambda text: texts.append(text) or compiled(text))
+    x = Vector(source=("x",))
+    for n in (passes._MOST, passes._MOST + 1):
+        last = x
+        for _ in range(n):
+            last = last + x
+        found = np.empty(5)
+        assert Pass([last], {x}).run([np.ones(5)], [found], [])
+        np.testing.assert_array_equal(found, n + 1.0)
+    assert len(texts) <= 1
 
 
 def test_order_is_kept_and_what_is_known_is_left():

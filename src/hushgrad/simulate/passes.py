@@ -1,5 +1,6 @@
-"""Operations on vectors, planned once, done in one pass over them: block by block, in C (passes.c)
-or, without a compiler, piece by piece in NumPy. The bits are the same.
+"""Operations on vectors, planned once, done in one pass over them: number by number in C that is
+written for it, or, without a compiler, piece by piece in NumPy. Every operation is rounded by
+itself: the bits are the same.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from hushgrad.simulate.trace import Number, Symbol, Vector, in_order
 
 type Floats = NDArray[np.float64]
 
-_BLOCK = 512  # numbers that are worked on together in C
-_FLAGS = ("-O3", "-ffp-contract=off", f"-DBLOCK={_BLOCK}")  # each operation is rounded by itself
+_FLOAT = np.dtype(np.float64)
+_FLAGS = ("-O3", "-ffp-contract=off")  # each operation is rounded by itself
+_MOST = 400  # operations that are compiled, in less than a second
 
-_NEGATE, _OF_NUMBERS = 4, 5  # in passes.c's order, from where on one operand is a number
+_NEGATE, _OF_NUMBERS = 4, 5  # codes; from where on one operand is a number
 _CODES = {"+": 0, "-": 1, "*": 2, "/": 3}
 _WITH_NUMBER = {"+": 5, "-": 6, "*": 8, "/": 9}  # vector ∘ number
 _FROM_NUMBER = {"+": 5, "-": 7, "*": 8, "/": 10}  # number ∘ vector
@@ -30,24 +32,60 @@ _IN_NUMPY: tuple[Any, ...] = (
     np.add, np.subtract, lambda a, s, out: np.subtract(s, a, out), np.multiply, np.divide,
     lambda a, s, out: np.divide(s, a, out),
 )  # fmt: skip
+_IN_C = ("{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "-{a}",
+         "{a} + {s}", "{a} - {s}", "{s} - {a}", "{a} * {s}", "{a} / {s}", "{s} / {a}")  # fmt: skip
+
+_FUNCTION = """\
+#include <stdint.h>
+#include <string.h>
+
+/* The highest bit is set for infinities and NaN alone: one more overflows their exponent. */
+static inline uint64_t odd(double number) {{
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return (bits & 0x7ff0000000000000) + 0x0010000000000000;
+}}
+
+/* Gives whether all numbers of the last vector are finite. */
+int hushgrad_pass(double *const *vectors, const double *restrict numbers, int64_t dim) {{
+  {vectors}
+  uint64_t seen = 0;
+  for (int64_t i = 0; i < dim; i++) {{
+    {operations}
+    seen |= odd({last});
+  }}
+  return !(seen >> 63);
+}}
+"""
 
 
 @functools.cache
-def _library() -> Any:
-    found = compiler.library("passes.c", *_FLAGS)
-    if found is not None:
-        size, pointer = ctypes.c_int64, ctypes.c_void_p
-        found.hushgrad_pass.argtypes = (pointer, size, pointer, size, pointer, size, size)
-        found.hushgrad_finite.argtypes = (pointer, size)
-    return found
+def _compiled(text: str) -> Any:
+    found = compiler.compiled("pass", text, *_FLAGS)
+    if found is None:
+        return None
+    found.hushgrad_pass.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    return found.hushgrad_pass
+
+
+def _address(vector: Floats) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(vector))
+    except TypeError:  # it is read-only, which takes longer
+        return vector.ctypes.data
+
+
+_CHECK = _FUNCTION.format(
+    vectors="const double *restrict v0 = vectors[0];", operations="", last="v0[i]"
+)
 
 
 def is_finite(vector: Floats) -> bool:
     """Whether all numbers of a long vector are."""
-    library = _library()
-    if library is None or not vector.flags.c_contiguous:
+    function = _compiled(_CHECK)
+    if function is None or not vector.flags.c_contiguous or not vector.size:
         return bool(np.isfinite(vector).all())
-    return bool(library.hushgrad_finite(vector.ctypes.data, len(vector)))
+    return bool(function(ctypes.byref(ctypes.c_void_p(_address(vector))), None, len(vector)))
 
 
 class Pass:
@@ -111,15 +149,35 @@ class Pass:
         return codes[made.operation], places[vector], len(self.numbers) - 1
 
     @functools.cached_property
-    def _for_c(self) -> tuple[Any, Floats, Any]:
-        """The operations, rooms, and registers in which these are."""
-        rooms = np.empty((self.n_rooms, _BLOCK))
-        start = rooms.ctypes.data
-        addresses = [0] * self.n_long + [start + 8 * _BLOCK * n for n in range(self.n_rooms)]
+    def _in_c(self) -> tuple[Any, Any, Any] | None:
+        """The function that does it, with room for addresses and numbers; None without one."""
+        function = _compiled(self._text()) if len(self.operations) <= _MOST else None
+        if function is None:
+            return None
         return (
-            np.array(self.operations, np.int32).reshape(-1, 4), rooms,
-            (ctypes.c_void_p * len(addresses))(*addresses),
-        )  # fmt: skip
+            function,
+            (ctypes.c_void_p * self.n_long)(),
+            (ctypes.c_double * len(self.numbers))(),
+        )
+
+    def _text(self) -> str:
+        """Of the function. Where rooms were, are variables; no vector is another one."""
+        n_given = len(self.given)
+        kinds = ["const double"] * n_given + ["double"] * len(self.wanted)
+        vectors = [f"{kind} *restrict v{n} = vectors[{n}];" for n, kind in enumerate(kinds)]
+        names = {n: f"v{n}[i]" for n in range(n_given)}
+        lines: list[str] = []
+        for n, (code, out, a, b) in enumerate(self.operations):
+            value = _IN_C[code].format(a=names[a], b=names.get(b), s=f"numbers[{b}]")
+            lines.append(f"const double n{n} = {value};")
+            names[out] = f"n{n}"
+            if out < self.n_long:
+                lines.append(f"v{out}[i] = n{n};")
+        return _FUNCTION.format(
+            vectors="\n  ".join(vectors),
+            operations="\n    ".join(lines),
+            last=names[self.n_long - 1],
+        )
 
     def run(
         self, given: Sequence[Floats], wanted: Sequence[Floats], numbers: Sequence[float]
@@ -129,21 +187,18 @@ class Pass:
         """
         if not self.operations:
             return True
-        vectors, library, dim = (*given, *wanted), _library(), len(wanted[0])
-        if any(u.shape != (dim,) or u.dtype != np.float64 for u in vectors):  # C would not notice
-            raise ValueError(f"vectors of a pass are of {dim} numbers, but not all of these")
-        if library is None:
+        vectors, shape = (*given, *wanted), wanted[0].shape
+        for u in vectors:
+            if u.shape != shape or u.dtype != _FLOAT:  # C would not notice
+                raise ValueError(f"vectors of a pass are of {shape[0]} numbers, but not all here")
+        compiled = self._in_c
+        if compiled is None:
             return self._run_in_numpy(vectors, numbers)
-        operations, _, registers = self._for_c
+        function, addresses, held = compiled
         for n, u in enumerate(vectors):
-            registers[n] = u.ctypes.data
-        held = (ctypes.c_double * len(numbers))(*numbers)
-        return bool(
-            library.hushgrad_pass(
-                operations.ctypes.data, len(operations), registers, self.n_long, held,
-                dim, self.n_long - 1,
-            )
-        )  # fmt: skip
+            addresses[n] = _address(u)
+        held[:] = numbers
+        return bool(function(addresses, held, shape[0]))
 
     def _run_in_numpy(self, vectors: Sequence[Floats], numbers: Sequence[float]) -> bool:
         rooms, is_finite = np.empty((self.n_rooms, PIECE)), True
