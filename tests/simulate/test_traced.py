@@ -295,6 +295,19 @@ def test_finite_is_what_numpy_calls_so(size, odd, data):
     assert passes.is_finite(vector[::2]) == np.isfinite(vector[::2]).all()
 
 
+def test_what_is_prepared_is_not_compiled_when_messages_come(monkeypatch):
+    quadratics = cases.Quadratics()
+    team = team_of(TRACED["PDGNDS"], cases.undirected(), quadratics)
+    view = OneAgent(team[0].local)
+    found = trace(TRACED["PDGNDS"], view, type(team[0].state))
+    steps = steps_of(ManySteps, found, view, quadratics.x0.shape[1])
+    box = deliver(team)[0]
+    steps.prepare(tuple(box))
+    steps.send(0, tuple(steps.of(u[0, :, 0]) for u in team[0].state))
+    monkeypatch.setattr(passes, "_compiled", lambda text: pytest.fail("compiled"))
+    steps.receive(tuple(box), [steps.of(payload[0]) for payload in box.values()])
+
+
 @pytest.mark.usefixtures("cache")
 def test_a_pass_that_is_too_long_to_be_compiled_is_done_in_numpy(monkeypatch):
     texts = []

@@ -253,6 +253,8 @@ class Agent:
         )
         pledges = hub.pledges
         began = begun_with(self.config.state / MASKS, pledges)
+        senders = tuple(n.number for n in self.config.neighbours if n.direction != "out")
+        await self._compute(steps.prepare, senders)
         await self._compute(turns.begin)
         self._note(turns)
         check_begun(began, pledges)

@@ -131,6 +131,11 @@ class Steps:
         self.gradients.append(g)
         return g
 
+    def prepare(self, senders: tuple[int, ...]) -> None:
+        """Have all that is compiled ready before these send for the first time."""
+        if isinstance(self._written, ManySteps):
+            self._written.prepare(senders)
+
     # ---- going on
 
     def begin(self) -> None:

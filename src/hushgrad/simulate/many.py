@@ -116,14 +116,21 @@ class ManySteps:
         self, senders: tuple[int, ...], came: Iterable[Any]
     ) -> tuple[Floats, tuple[Field, ...]]:
         """(their sum, the next state) of what senders sent."""
-        if senders not in self._receive:
-            self._receive[senders] = self._receiving(senders)
-        vectors, total, phase = self._receive[senders]
+        vectors, total, phase = self._receiver(senders)
         # few numbers come as plain ones, whoever has many neighbours
         known = self._known | dict(zip(vectors, map(self.of, came), strict=True))
         phase.run(known, *self._now)
         known[self._trace.total] = known[total]
         return known[total], self._ended(known)
+
+    def prepare(self, senders: tuple[int, ...]) -> None:
+        """Compile what would be compiled when these have sent for the first time."""
+        self._receiver(senders)[2].prepare()
+
+    def _receiver(self, senders: tuple[int, ...]) -> tuple[tuple[Vector, ...], Vector, _Phase]:
+        if senders not in self._receive:
+            self._receive[senders] = self._receiving(senders)
+        return self._receive[senders]
 
     def _receiving(self, senders: tuple[int, ...]) -> tuple[tuple[Vector, ...], Vector, _Phase]:
         """What comes from these, its sum, and all that is computed of it."""
@@ -201,6 +208,10 @@ class _Phase:
             here |= dict.fromkeys((*found.wanted, g))
         self._last = Pass(wanted, here, same)
         self._numbers = steps.numbers(self._last.numbers)
+
+    def prepare(self) -> None:
+        for found in (*(found for found, *_ in self._gradients), self._last):
+            found.prepare()
 
     def ends_with(self, vector: Vector) -> bool:
         """Whether `run` tells if this one is finite."""

@@ -160,6 +160,10 @@ class Pass:
             (ctypes.c_double * len(self.numbers))(),
         )
 
+    def prepare(self) -> bool:
+        """Compile it now rather than in the first run; whether that can be done."""
+        return bool(self.operations) and self._in_c is not None
+
     def _text(self) -> str:
         """Of the function. Where rooms were, are variables; no vector is another one."""
         n_given = len(self.given)
