@@ -38,6 +38,7 @@ class Node:
         )
         local = replace(local, gradient=gradient, draws=draws)
         steps = Steps(run.algorithm, local, x0, room=room(0))
+        steps.prepare(tuple(near))
         self.turns = Turns(run, steps, Stopping(None), self.state, near, Stats())
         peers = {i: Peer(i, str(i), "both", False) for i in near}
         card = Card(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))

@@ -378,6 +378,17 @@ def test_gradients_that_are_not_finite_are_refused(tmp_path, asked):
         asked(function(tmp_path, "nothing"), np.array([1.0, 2.0]))
 
 
+def test_what_a_gradient_gives_may_be_changed(asked):
+    def frozen(theta):
+        g = 2 * theta
+        g.flags.writeable = False
+        return g
+
+    g = asked(load_objective(frozen, 2), np.ones(2))
+    g += 1
+    np.testing.assert_array_equal(g, [3.0, 3.0])
+
+
 def test_finite_gradients_whose_sum_is_not_are_taken(asked):
     huge = np.array([1e308, 1e308])
     np.testing.assert_array_equal(asked(load_objective(np.copy, 2), huge), huge)

@@ -369,7 +369,7 @@ def numbers(*values):
     return np.array(values, "<f8").tobytes()
 
 
-def header(kind, length, *, magic=b"hush", version=1, zero=0, flags=0):
+def header(kind, length, *, magic=b"hush", version=wire.VERSION, zero=0, flags=0):
     return wire.HEADER.pack(magic, version, kind, zero, 0, length, flags)
 
 
@@ -398,7 +398,7 @@ BREACHES = {
     "an oversized hello": (says(header(Kind.HELLO, 1 << 20), hello=False), "frame", "at most"),
     "half a number": (says(header(Kind.DATA, 12)), "frame", "whole float64"),
     "another magic": (says(header(Kind.DATA, 0, magic=b"HTTP")), "frame", "begins with"),
-    "another version": (says(header(Kind.DATA, 0, version=9)), "frame", "version 1"),
+    "another version": (says(header(Kind.DATA, 0, version=9)), "frame", "version 2"),
     "no kind": (says(header(99, 0)), "frame", "kind 99"),
     "flags of nothing": (says(header(Kind.HEARTBEAT, 0, flags=1)), "frame", "flags"),
     "nan": (says(data(1.0, np.nan, 0.0)), "not finite", "number 1 of round 0 is nan"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushgrad.errors import StaleCopyError, WireError
 from hushgrad.runtime import wire
-from hushgrad.runtime.digest import mark
+from hushgrad.runtime.digest import digest, mark
 from hushgrad.runtime.hello import decode_hello
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.weights import Ends
@@ -147,6 +147,14 @@ def test_the_short_way_is_taken_by_what_is_due():
     s.take()
     s.finish()
     assert not s.accept_due(peer_of(s), 6, content(1, 6))  # there is no such round
+
+
+def test_a_repeated_message_is_recognised_by_its_digest_too():
+    """A journal may have no more of it."""
+    s = at(0, 4)
+    peer_of(s).held[3] = digest(content(1, 3))
+    assert not accept(s, content(1, 3))
+    assert refusal(accept, s, content(1, 3, twist=1e-9))[0] == "equivocation"
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])

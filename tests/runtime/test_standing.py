@@ -6,7 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from hushgrad.runtime.journal import Section, StateDirectory
+from hushgrad.errors import StateError
+from hushgrad.runtime.journal import FORMAT, Section, StateDirectory
 from hushgrad.runtime.standing import is_locked, read_standing
 
 X = {"x": np.ones(3)}
@@ -43,6 +44,13 @@ def test_a_torn_section_does_not_count(state):
     slot = state.path / "slot-0"
     slot.write_bytes(slot.read_bytes()[:-1])
     assert read_standing(state.path).round == 0
+
+
+def test_a_directory_of_another_format_is_named(state):
+    label = state.path / "run.json"
+    label.write_text(label.read_text().replace(f'"format": {FORMAT}', '"format": 3'))
+    with pytest.raises(StateError, match=f"is of format 3, but this version reads {FORMAT}"):
+        read_standing(state.path)
 
 
 def test_a_run_that_has_ended_says_how(state):

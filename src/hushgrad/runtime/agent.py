@@ -27,6 +27,7 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
+from hushgrad.exchange import Links
 from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.hello import public_parts
@@ -229,6 +230,16 @@ class Agent:
             pledges=pledges_of(config),
         )
 
+    @property
+    def _senders(self) -> tuple[int, ...]:
+        """Whose messages a step is made of."""
+        are_far = self.config.run.algorithm.links is Links.TWO_HOP
+        return tuple(
+            n.number
+            for n in self.config.neighbours
+            if n.direction != "out" and (are_far or not n.two_hop)
+        )
+
     async def _go(
         self,
         state: StateDirectory,
@@ -253,8 +264,7 @@ class Agent:
         )
         pledges = hub.pledges
         began = begun_with(self.config.state / MASKS, pledges)
-        senders = tuple(n.number for n in self.config.neighbours if n.direction != "out")
-        await self._compute(steps.prepare, senders)
+        await self._compute(steps.prepare, self._senders)
         await self._compute(turns.begin)
         self._note(turns)
         check_begun(began, pledges)

@@ -42,7 +42,9 @@ def masked(config: AgentConfig, objective: Objective) -> Objective:
             g += mask.gradient(x)
             return g
 
-        return replace(objective, gradient=gradient)
+        return replace(
+            objective, gradient=gradient, few=lambda x: tuple(gradient(np.array(x)).tolist())
+        )
     c, rows = mask.c.tolist(), None if mask.Q is None else mask.Q.tolist()
 
     def few(x: tuple[float, ...]) -> tuple[float, ...]:

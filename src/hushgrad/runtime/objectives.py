@@ -218,7 +218,7 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
         # a copy, if anyone else holds it: the function may use its own again
         is_alone = references(held, 0) == ALONE
         g = held[0]
-        is_own = type(g) is np.ndarray and g.base is None and is_alone
+        is_own = type(g) is np.ndarray and g.base is None and is_alone and g.flags.writeable
         return fitting(g if is_own and g.dtype == _FLOAT else np.array(g, _FLOAT), theta)
 
     def few(theta: tuple[float, ...]) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import StateError
-from hushgrad.runtime.journal import Section, decode_sections
+from hushgrad.runtime.journal import FORMAT, Section, decode_sections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,11 @@ def read_standing(state: Path) -> Standing | None:
         return None
     try:
         belongs = json.loads((state / "run.json").read_text(encoding="utf-8"))
+        if belongs["format"] != FORMAT:
+            raise StateError(
+                f"'{state}' is of format {belongs['format']}, but this version reads {FORMAT}. "
+                "Look at it with the version that wrote it."
+            )
         starts = int((state / "starts").read_text()) if (state / "starts").exists() else 0
         slots = [_sections(state / f"slot-{n}") for n in (0, 1)]
         last = max((s for s in slots if s), key=lambda s: s[0].round, default=None)

@@ -38,7 +38,7 @@ from hushgrad.simulate.few import MOST
 from hushgrad.simulate.rooms import Rooms
 
 MAGIC = b"hush"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 

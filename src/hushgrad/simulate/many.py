@@ -124,8 +124,13 @@ class ManySteps:
         return known[total], self._ended(known)
 
     def prepare(self, senders: tuple[int, ...]) -> None:
-        """Compile what would be compiled when these have sent for the first time."""
-        self._receiver(senders)[2].prepare()
+        """Compile what rounds need in which those of these send who can. Whoever else sends, or
+        does not, nothing is compiled for it: that is for others to decide, and takes a while.
+        """
+        row = self._trace.row
+        self._before.prepare()
+        self._receiver(tuple([j for j in senders if row is None or j in row]))[2].prepare()
+        passes.prepare()
 
     def _receiver(self, senders: tuple[int, ...]) -> tuple[tuple[Vector, ...], Vector, _Phase]:
         if senders not in self._receive:

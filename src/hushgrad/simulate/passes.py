@@ -80,6 +80,11 @@ _CHECK = _FUNCTION.format(
 )
 
 
+def prepare() -> None:
+    """Compile what `is_finite` would compile when it is first asked."""
+    _compiled(_CHECK)
+
+
 def is_finite(vector: Floats) -> bool:
     """Whether all numbers of a long vector are."""
     function = _compiled(_CHECK)
@@ -102,6 +107,8 @@ class Pass:
     ):
         self._same = same or {}
         self.numbers: list[Number | float] = []
+        # the function that does it, with room for addresses and numbers
+        self._in_c: tuple[Any, Any, Any] | None = None
         self.wanted = tuple([u for u in dict.fromkeys(map(self._of, wanted)) if u not in known])
         every = in_order(self.wanted, known, same)
         self._order = [u for u in every if isinstance(u, Vector)]  # what is computed, one by one
@@ -148,21 +155,14 @@ class Pass:
         self.numbers.append(number)
         return codes[made.operation], places[vector], len(self.numbers) - 1
 
-    @functools.cached_property
-    def _in_c(self) -> tuple[Any, Any, Any] | None:
-        """The function that does it, with room for addresses and numbers; None without one."""
-        function = _compiled(self._text()) if len(self.operations) <= _MOST else None
-        if function is None:
-            return None
-        return (
-            function,
-            (ctypes.c_void_p * self.n_long)(),
-            (ctypes.c_double * len(self.numbers))(),
-        )
-
-    def prepare(self) -> bool:
-        """Compile it now rather than in the first run; whether that can be done."""
-        return bool(self.operations) and self._in_c is not None
+    def prepare(self) -> None:
+        """Compile it, if it can be; until then, NumPy does it."""
+        if not 0 < len(self.operations) <= _MOST:
+            return
+        function = _compiled(self._text())
+        if function is not None:
+            rooms = (ctypes.c_void_p * self.n_long)(), (ctypes.c_double * len(self.numbers))()
+            self._in_c = (function, *rooms)
 
     def _text(self) -> str:
         """Of the function. Where rooms were, are variables; no vector is another one."""
