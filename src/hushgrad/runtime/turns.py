@@ -22,9 +22,8 @@ from hushgrad.runtime.wire import Bytes, Data, address, encode_data, encode_few,
 
 type Frames = dict[int, Bytes]  # by peer
 
-_STILL, _STOP = 1, 2
-_FLAGS = 8  # bytes
-_EVERY_FLAGS = tuple(flags.to_bytes(_FLAGS, "little") for flags in range(4))
+_FLAGS = 8  # bytes: these bits, and above them the length of what tells all that is sent apart
+_STILL, _STOP, _LENGTH = 1, 2, 8
 
 
 class Turns:
@@ -82,15 +81,16 @@ class Turns:
         self._is_still, self._must_stop = bool(flags & _STILL), bool(flags & _STOP)
         stop = section.blob[_FLAGS:place]
         self._stopping.bits = int.from_bytes(stop, "little")
-        sent = self._encode(stop)
+        rest = place + (flags >> _LENGTH)
+        is_same = self._encode(stop) == section.blob[place:rest]
         self.frames.pop(self.round - 2, None)
-        if not section.blob.startswith(sent, place):
+        if not is_same:
             raise ReplayError(
                 f"rerun from its journal, round {self.round} gives other messages than were "
                 "committed. Sending them would tell two things for one round. Run the agent with "
                 "the version, configuration and machine that wrote the journal, or start a new run."
             )
-        self._note_consumed(self.round, section.blob[place + len(sent) :])
+        self._note_consumed(self.round, section.blob[rest:])
 
     def _note_consumed(self, round_: int, marks: bytes) -> None:
         """What came before `round_` was committed, in the order of the peers' numbers."""
@@ -193,9 +193,10 @@ class Turns:
         """Write the present round down; `is_new`: the first of its step."""
         steps = self.steps
         steps.check()
-        flags = _EVERY_FLAGS[self._is_still * _STILL | self._must_stop * _STOP]
         stop = self._stopping.encode()
-        blob = flags + stop + self._encode(stop) + consumed
+        sent = self._encode(stop)
+        flags = self._is_still * _STILL | self._must_stop * _STOP | len(sent) << _LENGTH
+        blob = flags.to_bytes(_FLAGS, "little") + stop + sent + consumed
         is_head = is_new and steps.k % STEPS == 0
         section = steps.record(blob, is_head=is_head)
         started = perf_counter()
