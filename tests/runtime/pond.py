@@ -48,6 +48,7 @@ class Node:
 
     def begin(self):
         self.turns.begin()
+        assert len(self.turns.frames) <= 2  # more nobody can ask for
         self.session.restore(self.turns.frames, self.turns.consumed, self.turns.steps.sizes)
         self.session.has_finished = self.turns.status is not None
 
