@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.runtime.identity import mint
+from hushgrad.runtime.journal import FORMAT
 from hushgrad.runtime.standing import read_standing
 
 
@@ -187,7 +188,8 @@ def break_state(pair):
 def break_run(pair):
     state = pair.directory / "ann/state"
     state.mkdir()
-    (state / "run.json").write_text('{"format": 1, "run": "r0", "agent": "ann"}')
+    belongs = {"format": FORMAT, "run": "r0", "agent": "ann"}
+    (state / "run.json").write_text(json.dumps(belongs))
     return "state", "belongs to agent ann in run r0"
 
 
