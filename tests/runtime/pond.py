@@ -24,7 +24,9 @@ from hushgrad.simulate.team import locals_of
 class Node:
     """One agent: what survives is in its directory."""
 
-    def __init__(self, local, run, x0, directory, near, *, noisy=None, seed=None):
+    def __init__(
+        self, local, run, x0, directory, near, *, noisy=None, seed=None, durability="process"
+    ):
         self.number, self.near = local.number, near
         exact = local.gradient
 
@@ -34,8 +36,9 @@ class Node:
 
         draws = local.draws if seed is None else SeededDraws(trial_keys(seed, [0]), local.number)
         self.state = StateDirectory(
-            directory / str(local.number), run=run.id, agent=str(local.number), durability="process"
-        )
+            directory / str(local.number), run=run.id, agent=str(local.number),
+            durability=durability,
+        )  # fmt: skip
         local = replace(local, gradient=gradient, draws=draws)
         steps = Steps(run.algorithm, local, x0, room=room(0))
         steps.prepare(tuple(near))

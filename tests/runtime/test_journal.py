@@ -1,5 +1,8 @@
 """What was committed is never lost and never told differently; what was not, never counts."""
 
+import errno
+import fcntl
+import os
 import random
 import shutil
 import stat
@@ -22,6 +25,7 @@ import hushgrad as hg
 import test_equations
 from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
 from hushgrad.exchange import Push
+from hushgrad.runtime.direct import Direct
 from hushgrad.runtime.journal import (
     NOTHING,
     Section,
@@ -32,6 +36,7 @@ from hushgrad.runtime.journal import (
 )
 from hushgrad.runtime.steps import Steps
 from hushgrad.simulate.few import MOST
+from hushgrad.simulate.rooms import BLOCK, Rooms, to_block
 
 Q = cases.Quadratics(by_hand=True)
 K = 12
@@ -117,6 +122,52 @@ def test_sections_of_an_older_step_behind_new_ones_are_not_read():
     new, ends = written([Section(5, 9, LONG[0].arrays, b"ab"), LONG[1]])
     mixed = new[: ends[0]] + old[ends[0] :]
     assert [s.k for s in decode_sections(mixed)[0]] == [5]
+
+
+def in_a_room(array):
+    room = Rooms(*array.shape).take()
+    room[...] = array
+    return room
+
+
+FILLED = np.random.default_rng(0).normal(size=20_000)
+IN_BLOCKS = [
+    Section(3, 5, {"x": FILLED[:9000].reshape(1, 9000, 1), "none": FILLED[:0]}, b"abc"),
+    Section(3, 6, {"sum 0": in_a_room(FILLED[:8192]), "gradient 0": in_a_room(FILLED[5:8500])}),
+    Section(3, 7, {"sum 0": FILLED[:3], "gradient 0": in_a_room(FILLED)[None, :, None]}, b"a"),
+    Section(3, 8, facts={"is_settled": True}),
+    Section(3, 9, {"sum 0": in_a_room(FILLED[:9000])}),
+]
+
+
+def test_long_arrays_are_read_as_they_were_written_and_lie_in_blocks():
+    content, ends = written(IN_BLOCKS)
+    got, end, _ = decode_sections(content + b"rubbish")
+    assert end == ends[-1]
+    assert all(map(alike, got, IN_BLOCKS))
+    begin = 0
+    for section, end in zip(IN_BLOCKS[:3], ends[:3], strict=True):
+        assert begin % BLOCK == end % BLOCK == 0
+        for array in section.arrays.values():
+            place = content.index(array.tobytes(), begin)
+            assert place % BLOCK == 0 or not array.size
+            rest = content[place + array.nbytes : to_block(place + array.nbytes)]
+            assert rest == bytes(len(rest))
+        begin = end
+
+
+def test_long_sections_that_are_torn_or_changed_anywhere_are_not_read():
+    content, ends = written(IN_BLOCKS)
+    rng = random.Random(1)
+    edges = [place + n for end in (0, *ends) for place in (end, end + 90) for n in (-1, 0, 1)]
+    for place in [*edges, *(rng.randrange(len(content)) for _ in range(200))]:
+        whole = sum(e <= max(place, 0) for e in ends)
+        if 0 <= place <= len(content):
+            assert len(decode_sections(content[:place])[0]) == whole
+        if 0 <= place < len(content):
+            flipped = bytearray(content)
+            flipped[place] ^= 1
+            assert len(decode_sections(bytes(flipped))[0]) == whole
 
 
 def directory(path, run="one", agent="alice", **options):
@@ -209,6 +260,123 @@ def test_steps_take_turns_and_the_last_two_are_there(tmp_path, durability):
     assert [s.round for s in state.read()[1]] == [8, 9, 10]
 
 
+def write_all(path, parts, **options):
+    """The file that these sections give, one after the other."""
+    state = directory(path, **options)
+    state.begin(parts[0])
+    for part in parts[1:]:
+        state.append(part)
+    state.close()
+    return (path / "slot-0").read_bytes()
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Whether each write of several pieces went past the cache, and how many bytes it wrote; and
+    what waits for the disk.
+    """
+    seen = []
+
+    def fdatasync(file, untapped=os.fdatasync):
+        untapped(file)
+        seen.append("sync")
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        count = untapped(file, pieces, place)
+        seen.append((bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT), count))
+        return count
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return seen
+
+
+def can_go_direct(path):
+    file = path / "probe"
+    file.touch()
+    found = Direct(file).write([bytes(BLOCK)], 0) == BLOCK
+    file.unlink()
+    return found
+
+
+def test_what_goes_past_the_cache_is_what_would_go_through_it(tmp_path, calls):
+    expected, ends = written(IN_BLOCKS)
+    assert write_all(tmp_path / "a", IN_BLOCKS, durability="process") == expected
+    lengths = [ends[0], ends[1] - ends[0], ends[2] - ends[1], ends[4] - ends[3]]
+    assert calls == [(False, n) for n in lengths]
+    calls.clear()
+    is_direct = can_go_direct(tmp_path)
+    calls.clear()
+    assert write_all(tmp_path / "b", IN_BLOCKS, durability="power") == expected
+    first, second, third, last = lengths
+    # that of the short one is not of several pieces; behind it, the last begins within a block
+    assert calls == [
+        (is_direct, first), "sync", (is_direct, second), "sync", (is_direct, third), "sync",
+        "sync", (False, last), "sync",
+    ]  # fmt: skip
+
+
+def test_a_section_within_a_block_goes_through_the_cache_and_the_next_ones_past_it(tmp_path, calls):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    calls.clear()
+    state = directory(tmp_path / "s", durability="power")
+    state.begin(IN_BLOCKS[3])
+    state.append(IN_BLOCKS[4])
+    for _ in range(2):
+        state.begin(IN_BLOCKS[1])
+    state.close()
+    assert [call[0] for call in calls if call != "sync"] == [False, True, True]
+
+
+def test_rooms_are_written_from_where_they_lie_and_all_else_is_copied(tmp_path, monkeypatch):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    room = in_a_room(FILLED)
+    begin = room.ctypes.data
+    seen = []
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        seen.extend((np.frombuffer(p, np.uint8).ctypes.data, len(p)) for p in pieces)
+        return untapped(file, pieces, place)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    parts = [Section(0, 0, {"a": FILLED[:100], "b": room, "c": FILLED[:9000]}, b"ab")]
+    content = write_all(tmp_path / "s", parts, durability="power")
+    assert content == written(parts)[0]
+    assert [length for _, length in seen] == [2 * BLOCK, to_block(160_000), to_block(72_000)]
+    assert seen[1][0] == begin
+    assert all(place % 512 == 0 for place, _ in seen)
+
+
+@pytest.mark.parametrize("fault", ["refused", "short", "full"])
+def test_a_disk_that_cannot_write_past_its_cache(tmp_path, monkeypatch, fault):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    seen = []
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        is_direct = bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT)
+        seen.append(is_direct)
+        if is_direct and fault == "refused":
+            raise OSError(errno.EINVAL, "no")
+        if is_direct and fault == "full":
+            raise OSError(errno.ENOSPC, "no room")
+        return untapped(file, pieces[:1] if is_direct else pieces, place)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    if fault == "full":
+        with pytest.raises(StateError, match=r"cannot be written: no room.*state is kept"):
+            write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+        assert seen == [True]
+        return
+    content = write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+    assert content == written(IN_BLOCKS)[0]
+    # refused once, it is not tried again
+    refused, short = [True, *[False] * 4], [True, True, True, False]
+    assert seen == (refused if fault == "refused" else short)
+
+
 FULL = """
 import resource, sys
 import numpy as np
@@ -278,6 +446,25 @@ def test_so_are_those_of_more_numbers(name, tmp_path):
     many = cases.Quadratics(d=MOST + 4)
     expected = pond.reference(algorithm, many.problem, network, many.x0, K)
     water = pond.Pond(tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3)
+    np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
+    assert water.crashes > 5
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+@pytest.mark.parametrize("name", ["PDGNDS lazy", "DGD"])
+def test_and_those_of_so_many_that_they_are_written_in_blocks(name, durability, tmp_path):
+    dim, network = 9000, cases.undirected()
+    rng = np.random.default_rng(2)
+    p, x0 = rng.normal(size=(2, cases.M, dim))
+    problem = hg.Problem(
+        lambda theta, own: ((theta - own["p"]) ** 2).sum(), {"p": p}, dim=dim,
+        gradient=lambda theta, own: 2 * (theta - own["p"]), solution=p.mean(axis=0),
+    )  # fmt: skip
+    algorithm = test_equations.ROWS[name].algorithm
+    expected = pond.reference(algorithm, problem, network, x0, K)
+    water = pond.Pond(
+        tmp_path, algorithm, problem, network, x0, iterations=K, seed=3, durability=durability
+    )
     np.testing.assert_array_equal(water.live(crash_rate=0.004), expected)
     assert water.crashes > 5
 

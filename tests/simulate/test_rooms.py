@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from hushgrad.simulate.rooms import ALONE, Rooms, references
+from hushgrad.simulate.rooms import ALONE, BLOCK, Rooms, blocks, references
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,27 @@ def test_references_are_counted_from_alone():
     assert references(held, 0) == ALONE + 1
     del other
     assert references(held, 0) == ALONE
+
+
+def test_rooms_lie_where_a_disk_can_read_them_and_not_all_in_the_same_place():
+    rooms = [Rooms(*shape).take() for shape in [(1000,), (3, 171), (512,), (0, 4), (100_000,)] * 4]
+    places = [room.ctypes.data for room in rooms]
+    assert {place % 512 for place in places} == {0}
+    assert len({place % BLOCK for place in places}) == BLOCK // 512
+    for room in rooms:
+        room[...] = np.arange(room.size).reshape(room.shape)
+    for room in rooms:
+        found = blocks(room)
+        assert len(found) % BLOCK == 0
+        assert room.nbytes <= len(found) < room.nbytes + BLOCK
+        assert bytes(found) == room.tobytes().ljust(len(found), b"\0")
+        assert not room.size or np.frombuffer(found, np.uint8).ctypes.data == room.ctypes.data
+
+
+def test_only_whole_rooms_have_blocks(tmp_path):
+    room = Rooms(4, 6).take()
+    assert bytes(blocks(room.reshape(1, 24, 1))) == bytes(blocks(room))
+    part, turned, back = room[1:], room.T, room[::-1]
+    mapped = np.memmap(tmp_path / "file", np.float64, "w+", shape=(4,))
+    for other in (part, turned, back, np.ones(600), np.ones(600)[:512], np.asarray(mapped)):
+        assert blocks(other) is None

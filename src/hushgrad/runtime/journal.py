@@ -13,7 +13,8 @@ the round before, the gradients evaluated since, the marks of what is sent and o
 (a frame itself if it is short, otherwise its digest). The first has the state at the start of its
 step in place of sums; for k = 0 only x⁰. A checksum runs through all sections, so that neither a
 torn section nor an old one behind a new one is ever read; the slot that is being overwritten is not
-the one that is needed. State is stored by field name and shape, as float64.
+the one that is needed. State is stored by field name and shape, as float64. Long arrays begin and
+end with blocks of the disk, so that it can read them where they lie.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import StateError
 from hushgrad.runtime.digest import DIGEST, digest, joint_digest
+from hushgrad.runtime.direct import Direct
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
+from hushgrad.simulate.rooms import blocks, to_block
 
-FORMAT = 4
+FORMAT = 5
 STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
 
@@ -53,6 +56,7 @@ type Pack = Callable[..., bytes]
 _MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQ")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
+_START = _CHECKED + _HEAD.size
 NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
 _SMALL = 65_536  # bytes that are copied into one piece rather than written as several
@@ -103,17 +107,30 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
         checksum = digest(checksum + checked)
         return [_MAGIC + checksum + checked], checksum
     values = [np.ascontiguousarray(value, _FLOAT) for value in arrays.values()]
-    n_arrays = sum([value.nbytes for value in values])
     shapes = tuple([value.shape for value in values])
-    text = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
-    head = _HEAD.pack(k, round_, len(text), len(blob), n_arrays)
-    text += blob + bytes(-len(blob) % 8)
+    layout = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
+    text = layout + blob + bytes(-len(blob) % 8)
+    n_arrays = sum([value.nbytes for value in values])
     if n_arrays <= _SMALL:
+        head = _HEAD.pack(k, round_, len(layout), len(blob), n_arrays)
         checked = b"".join((head, text, *values))
         checksum = digest(checksum + checked)
         return [_MAGIC + checksum + checked], checksum
-    checksum = joint_digest(checksum, head, text, *values)
-    return [b"".join((_MAGIC, checksum, head, text)), *values], checksum
+    n_arrays = sum([to_block(value.nbytes) for value in values])
+    head = _HEAD.pack(k, round_, len(layout), len(blob), n_arrays)
+    text = text.ljust(to_block(_START + len(text)) - _START, b"\0")
+    pieces = [piece for value in values for piece in _whole(value)]
+    checksum = joint_digest(checksum, head, text, *pieces)
+    return [b"".join((_MAGIC, checksum, head, text)), *pieces], checksum
+
+
+def _whole(array: NDArray[np.float64]) -> tuple[Any, ...]:
+    """An array to the end of its last block: as a memoryview, if a disk can read it there."""
+    found = blocks(array)
+    if found is not None:
+        return (found,)
+    rest = bytes(to_block(array.nbytes) - array.nbytes)
+    return tuple([piece for piece in (array, rest) if len(piece)])
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):
@@ -121,12 +138,13 @@ class _Stored(Mapping[str, NDArray[np.float64]]):
     more than an agent needs at a time.
     """
 
-    def __init__(self, read: Read, place: int, shapes: list[list[Any]]):
+    def __init__(self, read: Read, place: int, shapes: list[list[Any]], *, is_long: bool):
         self._read = read
         self._places: dict[str, tuple[int, list[int]]] = {}
         for name, *shape in shapes:
             self._places[name] = place, shape
-            place += 8 * math.prod(shape)
+            size = 8 * math.prod(shape)
+            place += to_block(size) if is_long else size
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         place, shape = self._places[name]
@@ -148,13 +166,16 @@ def read_sections(read: Read, size: int) -> tuple[list[Section], int, bytes]:
     """The same of a file of this size; `read` gives so many bytes of it from a place on."""
     sections: list[Section] = []
     place, checksum = 0, NOTHING  # of what is whole
-    while place + _CHECKED + _HEAD.size <= size:
-        start = read(place, _CHECKED + _HEAD.size)
+    while place + _START <= size:
+        start = read(place, _START)
         magic, stated = start[: len(_MAGIC)], start[len(_MAGIC) : _CHECKED]
         k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(start, _CHECKED)
         layout = place + len(start)
         blob = layout + n_layout
         arrays = blob + n_blob + -n_blob % 8
+        is_long = n_arrays > _SMALL
+        if is_long:
+            arrays = place + to_block(arrays - place)
         end = arrays + n_arrays
         if magic != _MAGIC or end > size:
             break
@@ -163,7 +184,7 @@ def read_sections(read: Read, size: int) -> tuple[list[Section], int, bytes]:
         if found != stated:
             break
         facts, shapes = json.loads(rest[:n_layout])
-        stored = _Stored(read, arrays, shapes)
+        stored = _Stored(read, arrays, shapes, is_long=is_long)
         sections.append(Section(k, round_, stored, rest[n_layout : n_layout + n_blob], facts))
         place, checksum = end, found
     return sections, place, checksum
@@ -308,6 +329,7 @@ class _Slot:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
+        self._direct = Direct(path) if sync else None  # to copy is less than to wait
         if sync:
             _sync_directory(path.parent)
         self._end, self._checksum = 0, NOTHING
@@ -332,7 +354,7 @@ class _Slot:
         pieces, checksum = encode_section(section, checksum)
         try:
             end = self._write_all(pieces, place)
-            if self._sync:
+            if self._sync:  # also of what went past the cache: the disk has one too
                 os.fdatasync(self._file)
         except OSError as error:
             raise StateError(
@@ -348,7 +370,9 @@ class _Slot:
             count = os.pwrite(self._file, pieces[0], place)
         else:
             total = sum([memoryview(piece).nbytes for piece in pieces])
-            count = os.pwritev(self._file, pieces, place)
+            count = None if self._direct is None else self._direct.write(pieces, place)
+            if count is None:
+                count = os.pwritev(self._file, pieces, place)
         if count < total:  # a disk that fills up; if nothing fits any more, that is an error
             rest = memoryview(b"".join(pieces))[count:]
             while rest:
@@ -358,6 +382,8 @@ class _Slot:
 
     def close(self) -> None:
         os.close(self._file)
+        if self._direct is not None:
+            self._direct.close()
 
 
 def _read_json(path: Path) -> Any:

@@ -26,6 +26,7 @@ from hushgrad.runtime.pledges import OWN, PLEDGE, Pledges
 from hushgrad.runtime.result import replace_file
 from hushgrad.runtime.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.simulate.few import MOST
+from hushgrad.simulate.rooms import Rooms
 
 MASKS = "masks.json"  # the pledges with which a run began, in the state directory
 
@@ -36,11 +37,10 @@ def masked(config: AgentConfig, objective: Objective) -> Objective:
     if mask is None:
         return objective
     if objective.dim > MOST:
+        rooms = Rooms(objective.dim)
 
         def gradient(x: Floats) -> Floats:
-            g = objective.gradient(x)
-            g += mask.gradient(x)
-            return g
+            return np.add(objective.gradient(x), mask.gradient(x), rooms.take())
 
         return replace(
             objective, gradient=gradient, few=lambda x: tuple(gradient(np.array(x)).tolist())
