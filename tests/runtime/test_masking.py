@@ -13,6 +13,7 @@ from hushgrad.runtime.identity import mint
 from hushgrad.runtime.masking import mask_of, masked
 from hushgrad.runtime.objectives import ObjectiveSpec, load_objective
 from hushgrad.simulate.few import MOST
+from hushgrad.simulate.rooms import blocks
 from hushgrad.simulate.masking import agent_masks
 
 M, D = 7, 40
@@ -85,6 +86,8 @@ def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
         np.testing.assert_allclose(objective.gradient(theta), expected, rtol=1e-13, atol=1e-13)
         if dim <= MOST:
             assert objective.few(tuple(theta.tolist())) == tuple(objective.gradient(theta))
+        else:  # as it lies there, a disk can read it
+            assert blocks(objective.gradient(theta)) is not None
         np.testing.assert_array_equal(theta, kept)
 
 
