@@ -13,8 +13,8 @@ from hushgrad.runtime.identity import mint
 from hushgrad.runtime.masking import mask_of, masked
 from hushgrad.runtime.objectives import ObjectiveSpec, load_objective
 from hushgrad.simulate.few import MOST
-from hushgrad.simulate.rooms import blocks
 from hushgrad.simulate.masking import agent_masks
+from hushgrad.simulate.rooms import blocks
 
 M, D = 7, 40
 NETWORK = hg.Network(hg.graphs.ring(M))
