@@ -2,6 +2,8 @@
 
 import errno
 import fcntl
+import hashlib
+import itertools
 import os
 import random
 import shutil
@@ -25,8 +27,12 @@ import hushgrad as hg
 import test_equations
 from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
 from hushgrad.exchange import Push
-from hushgrad.runtime.direct import Direct
+from hushgrad.runtime import digest as digests
+from hushgrad.runtime import journal
+from hushgrad.runtime.digest import digest, joint_digest
+from hushgrad.runtime.direct import Direct, Staging
 from hushgrad.runtime.journal import (
+    FORMAT,
     NOTHING,
     Section,
     StateDirectory,
@@ -283,7 +289,7 @@ def calls(tmp_path, monkeypatch):
 
     def pwritev(file, pieces, place, untapped=os.pwritev):
         count = untapped(file, pieces, place)
-        seen.append((bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT), count))
+        seen.append((is_past_the_cache(file), count))
         return count
 
     monkeypatch.setattr(os, "pwritev", pwritev)
@@ -294,9 +300,15 @@ def calls(tmp_path, monkeypatch):
 def can_go_direct(path):
     file = path / "probe"
     file.touch()
-    found = Direct(file).write([bytes(BLOCK)], 0) == BLOCK
+    direct = Direct(file, Staging())
+    found = direct.write([bytes(BLOCK)], 0) == BLOCK
+    direct.close()
     file.unlink()
     return found
+
+
+def is_past_the_cache(file):
+    return bool(fcntl.fcntl(file, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0))
 
 
 def test_what_goes_past_the_cache_is_what_would_go_through_it(tmp_path, calls):
@@ -349,17 +361,17 @@ def test_rooms_are_written_from_where_they_lie_and_all_else_is_copied(tmp_path, 
     assert all(place % 512 == 0 for place, _ in seen)
 
 
-@pytest.mark.parametrize("fault", ["refused", "short", "full"])
+@pytest.mark.parametrize("fault", ["EINVAL", "ENOTSUP", "short", "full"])
 def test_a_disk_that_cannot_write_past_its_cache(tmp_path, monkeypatch, fault):
     if not can_go_direct(tmp_path):
         pytest.skip("this file system does not write past its cache")
     seen = []
 
     def pwritev(file, pieces, place, untapped=os.pwritev):
-        is_direct = bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT)
+        is_direct = is_past_the_cache(file)
         seen.append(is_direct)
-        if is_direct and fault == "refused":
-            raise OSError(errno.EINVAL, "no")
+        if is_direct and fault in ("EINVAL", "ENOTSUP"):
+            raise OSError(getattr(errno, fault), "no")
         if is_direct and fault == "full":
             raise OSError(errno.ENOSPC, "no room")
         return untapped(file, pieces[:1] if is_direct else pieces, place)
@@ -374,7 +386,79 @@ def test_a_disk_that_cannot_write_past_its_cache(tmp_path, monkeypatch, fault):
     assert content == written(IN_BLOCKS)[0]
     # refused once, it is not tried again
     refused, short = [True, *[False] * 4], [True, True, True, False]
-    assert seen == (refused if fault == "refused" else short)
+    assert seen == (short if fault == "short" else refused)
+
+
+def test_a_file_system_that_does_not_open_past_its_cache(tmp_path, calls, monkeypatch):
+    def refuse(path, flags, mode=0o777, untapped=os.open, **options):
+        if flags & getattr(os, "O_DIRECT", 0):
+            raise OSError(errno.EINVAL, "no")
+        return untapped(path, flags, mode, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    content = write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+    assert content == written(IN_BLOCKS)[0]
+    assert not any(call[0] for call in calls if call != "sync")
+
+
+@pytest.mark.parametrize("size", [2047, 2048, 2049, 8191, 8192, 8193])
+def test_sections_of_every_length_are_read(size):
+    one = Section(1, 2, {"sum 0": FILLED[:size]}, b"a")
+    two = Section(1, 3, {"sum 0": FILLED[:size], "gradient 0": in_a_room(FILLED[:size])})
+    uneven = Section(1, 4, {"x": FILLED[:size], "lam": FILLED[:1], "none": np.empty((1, 0))})
+    names = tuple(f"gradient {n}" for n in range(600))
+    few = Section(1, 5, vectors=Vectors(names, tuple(FILLED[: 600 * (size // 600)].tolist())))
+    got, _, _ = decode_sections(written([one, few, two, uneven])[0])
+    assert list(map(alike, [got[0], *got[2:]], [one, two, uneven])) == [True] * 3
+    assert np.concatenate(list(got[1].arrays.values())).tolist() == list(few.vectors.numbers)
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+@pytest.mark.parametrize("size", [17, 2048])
+def test_arrays_may_be_more_than_the_system_takes_at_a_time(tmp_path, size, durability):
+    part = Section(0, 0, {f"gradient {n}": FILLED[n : n + size] for n in range(1500)})
+    content = write_all(tmp_path / "s", [part], durability=durability)
+    assert len(content) < 1.3 * part.arrays["gradient 0"].nbytes * 1500
+    (got,), _, _ = decode_sections(content)
+    assert alike(got, part)
+
+
+def test_the_format_is_what_its_number_says():
+    """Whoever changes these bytes changes the number: versions read their own format only."""
+    parts = [*LONG, Section(3, 8, {"x": np.arange(2048.0), "y": np.arange(3000.0)}, b"abcde")]
+    few = Section(3, 9, blob=b"a", vectors=Vectors(("x", "y"), (1.0, 2.0, 3.0, 4.0)))
+    content, _ = written([*parts, few])
+    assert (FORMAT, hashlib.sha256(content).hexdigest()[:16]) == (5, "d4f7ca0eef7c4753")
+
+
+def test_a_digest_does_not_depend_on_the_parts_that_it_is_taken_of(monkeypatch):
+    data = FILLED.tobytes()
+    whole = digest(data)
+    for most in (1 << 30, 70_001):
+        monkeypatch.setattr(digests, "_MOST", most)
+        assert digest(data) == whole
+        assert joint_digest(data[:5], FILLED[1:1], data[5:90_000], data[90_000:]) == whole
+
+
+def test_nothing_is_left_open(tmp_path, monkeypatch):
+    def n_open():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    calls = itertools.count()
+
+    def fail_later(path, untapped=journal._sync_directory):
+        if next(calls) == 2:  # for the second slot
+            raise OSError(errno.EIO, "no")
+        untapped(path)
+
+    before = n_open()
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_sync_directory", fail_later)
+        with pytest.raises(StateError, match=r"slot-1' cannot be opened: .*no"):
+            directory(tmp_path / "s", durability="power")
+    assert n_open() == before
+    write_all(tmp_path / "t", IN_BLOCKS, durability="power")
+    assert n_open() == before
 
 
 FULL = """

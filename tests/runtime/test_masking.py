@@ -86,8 +86,11 @@ def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
         np.testing.assert_allclose(objective.gradient(theta), expected, rtol=1e-13, atol=1e-13)
         if dim <= MOST:
             assert objective.few(tuple(theta.tolist())) == tuple(objective.gradient(theta))
-        else:  # as it lies there, a disk can read it
-            assert blocks(objective.gradient(theta)) is not None
+        else:
+            first, second = objective.gradient(theta), objective.gradient(-theta)
+            np.testing.assert_allclose(first, expected, rtol=1e-13, atol=1e-13)
+            assert blocks(first) is not None  # as they lie there, a disk can read them
+            assert blocks(second) is not None
         np.testing.assert_array_equal(theta, kept)
 
 

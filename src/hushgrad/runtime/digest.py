@@ -26,11 +26,14 @@ _GHASH = AESGCM(_KEY)
 _FEW = 1024  # bytes
 _SHORT = 256  # bytes; every frame is longer than a digest
 _SMALL = 65_536  # bytes that are joined rather than taken one piece after the other
+_MOST = 1 << 30  # bytes that the library takes at a time
 
 
 def digest(piece: bytes | memoryview) -> bytes:
     if len(piece) <= _FEW:
         return blake2b(piece, digest_size=DIGEST).digest()
+    if len(piece) > _MOST:
+        return joint_digest(piece)
     return _GHASH.encrypt(_NONCE, b"", piece)
 
 
@@ -56,6 +59,8 @@ def joint_digest(*pieces: Any) -> bytes:
         return digest(b"".join(pieces))
     cipher = Cipher(AES(_KEY), GCM(_NONCE)).encryptor()
     for piece in pieces:
-        cipher.authenticate_additional_data(memoryview(piece).cast("B"))
+        whole = memoryview(piece).cast("B")
+        for place in range(0, len(whole), _MOST):
+            cipher.authenticate_additional_data(whole[place : place + _MOST])
     cipher.finalize()
     return cipher.tag

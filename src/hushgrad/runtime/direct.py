@@ -4,6 +4,7 @@ copied there first.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from errno import EINVAL, ENOTSUP
@@ -12,15 +13,29 @@ from typing import Any
 
 from hushgrad.simulate.rooms import BLOCK, Memory
 
+log = logging.getLogger("hushgrad.agent")
+
+
+class Staging:
+    """Memory where a disk can read it, for what is copied there; for one write at a time."""
+
+    def __init__(self) -> None:
+        self._memory = Memory(BLOCK)
+
+    def of(self, size: int) -> memoryview:
+        if size > len(self._memory):
+            self._memory = Memory(size)
+        return memoryview(self._memory)
+
 
 class Direct:
     """One file, written by whole blocks; `write` gives None where that cannot be done."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, staging: Staging):
+        self._staging = staging
         self._file: int | None = None
         with suppress(OSError, AttributeError):  # it is Linux's, and not every file system's
             self._file = os.open(path, os.O_WRONLY | os.O_DIRECT)
-        self._memory = Memory(BLOCK)  # what does not lie where a disk can read it is copied here
 
     def write(self, pieces: list[Any], place: int) -> int | None:
         """Write bytes, arrays, and memoryviews of rooms, which are not copied, from a place on;
@@ -33,14 +48,13 @@ class Direct:
         except OSError as error:
             if error.errno not in (EINVAL, ENOTSUP):
                 raise
+        log.debug("the journal is written through the cache: blocks of %d are refused", BLOCK)
         self.close()  # its blocks are larger, or memory is to begin elsewhere
         return None
 
     def _readable(self, pieces: list[Any]) -> list[memoryview]:
         size = sum([memoryview(p).nbytes for p in pieces if not isinstance(p, memoryview)])
-        if size > len(self._memory):
-            self._memory = Memory(size)
-        memory = memoryview(self._memory)
+        memory = self._staging.of(size)
         found: list[memoryview] = []
         begin = end = 0  # of what was copied since the last room
         for piece in pieces:

@@ -37,10 +37,10 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import StateError
 from hushgrad.runtime.digest import DIGEST, digest, joint_digest
-from hushgrad.runtime.direct import Direct
+from hushgrad.runtime.direct import Direct, Staging
 from hushgrad.runtime.identity import check_mode
 from hushgrad.runtime.result import replace_file
-from hushgrad.simulate.rooms import blocks, to_block
+from hushgrad.simulate.rooms import BLOCK, blocks, to_block
 
 FORMAT = 5
 STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
@@ -51,15 +51,17 @@ type Facts = dict[str, Any]  # what JSON can hold
 type Read = Callable[[int, int], bytes]  # of a place and a length
 type Pack = Callable[..., bytes]
 
-# A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three. The
-# checksum covers all that follows it and, through the one before, all that precedes.
+# A section: magic and checksum; k, round, lengths of layout, blob and arrays, and 1, or BLOCK if each
+# array fills whole blocks; then these three. The checksum covers all that follows it and, through
+# the one before, all that precedes.
 _MAGIC = b"hushjrnl"
-_HEAD = struct.Struct("<qqQQQ")
+_HEAD = struct.Struct("<qqQQQQ")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
 _START = _CHECKED + _HEAD.size
 NOTHING = bytes(DIGEST)  # the checksum of what is empty
 _FLOAT = np.dtype("<f8")
-_SMALL = 65_536  # bytes that are copied into one piece rather than written as several
+_LONG = 4 * BLOCK  # bytes that arrays have on average, if they begin and end with blocks
+_PIECES = 1024  # that the system takes at a time
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -98,39 +100,38 @@ def _form(names: tuple[str, ...], size: int, n_blob: int) -> tuple[Pack, bytes]:
 
 
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
-    """The pieces of a section that follows what has this checksum, and the new checksum."""
+    """The pieces of a section that follows what has this checksum, and the new checksum. Pieces do
+    not hold the arrays that they are of; the section does.
+    """
     k, round_, arrays, blob, facts, vectors = section
     if vectors is not None:  # as in most rounds of few numbers
         names, numbers = vectors
         pack, text = _form(names, len(numbers), len(blob))
-        checked = pack(k, round_, len(text), len(blob), 8 * len(numbers), text, blob, *numbers)
+        checked = pack(k, round_, len(text), len(blob), 8 * len(numbers), 1, text, blob, *numbers)
         checksum = digest(checksum + checked)
         return [_MAGIC + checksum + checked], checksum
     values = [np.ascontiguousarray(value, _FLOAT) for value in arrays.values()]
     shapes = tuple([value.shape for value in values])
     layout = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
     text = layout + blob + bytes(-len(blob) % 8)
-    n_arrays = sum([value.nbytes for value in values])
-    if n_arrays <= _SMALL:
-        head = _HEAD.pack(k, round_, len(layout), len(blob), n_arrays)
+    sizes = [value.nbytes for value in values]
+    if sum(sizes) < _LONG * len(sizes) or not sizes:
+        head = _HEAD.pack(k, round_, len(layout), len(blob), sum(sizes), 1)
         checked = b"".join((head, text, *values))
         checksum = digest(checksum + checked)
         return [_MAGIC + checksum + checked], checksum
-    n_arrays = sum([to_block(value.nbytes) for value in values])
-    head = _HEAD.pack(k, round_, len(layout), len(blob), n_arrays)
+    head = _HEAD.pack(k, round_, len(layout), len(blob), sum(map(to_block, sizes)), BLOCK)
     text = text.ljust(to_block(_START + len(text)) - _START, b"\0")
     pieces = [piece for value in values for piece in _whole(value)]
     checksum = joint_digest(checksum, head, text, *pieces)
     return [b"".join((_MAGIC, checksum, head, text)), *pieces], checksum
 
 
-def _whole(array: NDArray[np.float64]) -> tuple[Any, ...]:
+def _whole(array: NDArray[np.float64]) -> list[Any]:
     """An array to the end of its last block: as a memoryview, if a disk can read it there."""
     found = blocks(array)
-    if found is not None:
-        return (found,)
-    rest = bytes(to_block(array.nbytes) - array.nbytes)
-    return tuple([piece for piece in (array, rest) if len(piece)])
+    pieces = [array, bytes(to_block(array.nbytes) - array.nbytes)] if found is None else [found]
+    return [piece for piece in pieces if memoryview(piece).nbytes]
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):
@@ -138,13 +139,13 @@ class _Stored(Mapping[str, NDArray[np.float64]]):
     more than an agent needs at a time.
     """
 
-    def __init__(self, read: Read, place: int, shapes: list[list[Any]], *, is_long: bool):
+    def __init__(self, read: Read, place: int, shapes: list[list[Any]], block: int):
         self._read = read
         self._places: dict[str, tuple[int, list[int]]] = {}
         for name, *shape in shapes:
             self._places[name] = place, shape
             size = 8 * math.prod(shape)
-            place += to_block(size) if is_long else size
+            place += size + -size % block
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         place, shape = self._places[name]
@@ -169,22 +170,22 @@ def read_sections(read: Read, size: int) -> tuple[list[Section], int, bytes]:
     while place + _START <= size:
         start = read(place, _START)
         magic, stated = start[: len(_MAGIC)], start[len(_MAGIC) : _CHECKED]
-        k, round_, n_layout, n_blob, n_arrays = _HEAD.unpack_from(start, _CHECKED)
+        k, round_, n_layout, n_blob, n_arrays, block = _HEAD.unpack_from(start, _CHECKED)
         layout = place + len(start)
         blob = layout + n_layout
         arrays = blob + n_blob + -n_blob % 8
-        is_long = n_arrays > _SMALL
-        if is_long:
-            arrays = place + to_block(arrays - place)
+        if magic != _MAGIC or block not in (1, BLOCK):
+            break
+        arrays += -(arrays - place) % block
         end = arrays + n_arrays
-        if magic != _MAGIC or end > size:
+        if end > size:
             break
         rest = read(layout, end - layout)
         found = joint_digest(checksum, start[_CHECKED:], rest)
         if found != stated:
             break
         facts, shapes = json.loads(rest[:n_layout])
-        stored = _Stored(read, arrays, shapes, is_long=is_long)
+        stored = _Stored(read, arrays, shapes, block)
         sections.append(Section(k, round_, stored, rest[n_layout : n_layout + n_blob], facts))
         place, checksum = end, found
     return sections, place, checksum
@@ -203,6 +204,7 @@ class StateDirectory:
     ):
         self.path, self._run = path, run
         self._sync = durability == "power"
+        self._slots: list[_Slot] = []
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self._sync:
@@ -221,10 +223,12 @@ class StateDirectory:
             self.incarnation = self._count_start()
             self.secret = self._read_secret()
             self._begun = path / "begun"
-            self._slots = [_Slot(path / f"slot-{n}", sync=self._sync) for n in (0, 1)]
+            staging = Staging() if self._sync else None  # where to copy is less than to wait
+            for n in (0, 1):
+                self._slots.append(_Slot(path / f"slot-{n}", staging))
             self._slot = self._slots[1]  # the newer one
         except BaseException:
-            os.close(self._lock)
+            self.close()
             raise
 
     def _adopt(self, belongs: Facts) -> None:
@@ -323,15 +327,17 @@ class _Slot:
     need not change the file's size.
     """
 
-    def __init__(self, path: Path, *, sync: bool):
-        self._path, self._sync = path, sync
+    def __init__(self, path: Path, staging: Staging | None):
+        """With `staging` it waits for the disk."""
+        self._path, self._sync = path, staging is not None
         try:
+            if self._sync:
+                path.touch(0o600)
+                _sync_directory(path.parent)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
-        self._direct = Direct(path) if sync else None  # to copy is less than to wait
-        if sync:
-            _sync_directory(path.parent)
+        self._direct = None if staging is None else Direct(path, staging)
         self._end, self._checksum = 0, NOTHING
 
     def read(self) -> list[Section]:
@@ -370,15 +376,26 @@ class _Slot:
             count = os.pwrite(self._file, pieces[0], place)
         else:
             total = sum([memoryview(piece).nbytes for piece in pieces])
-            count = None if self._direct is None else self._direct.write(pieces, place)
+            count = None
+            if self._direct is not None and len(pieces) <= _PIECES:
+                count = self._direct.write(pieces, place)
             if count is None:
-                count = os.pwritev(self._file, pieces, place)
-        if count < total:  # a disk that fills up; if nothing fits any more, that is an error
-            rest = memoryview(b"".join(pieces))[count:]
-            while rest:
-                more = os.pwrite(self._file, rest, place + count)
-                count, rest = count + more, rest[more:]
+                count = os.pwritev(self._file, pieces[:_PIECES], place)
+        if count < total:
+            self._write_rest(pieces, count, place)
         return place + total
+
+    def _write_rest(self, pieces: list[Any], count: int, place: int) -> None:
+        """What is left of the pieces after so many bytes: they were too many at a time, or the
+        disk fills up; if nothing fits any more, that is an error.
+        """
+        for piece in pieces:
+            rest = memoryview(piece).cast("B")
+            done = min(count, len(rest))
+            count, place, rest = count - done, place + done, rest[done:]
+            while rest:
+                more = os.pwrite(self._file, rest, place)
+                place, rest = place + more, rest[more:]
 
     def close(self) -> None:
         os.close(self._file)

@@ -38,7 +38,10 @@ class Memory(mmap):
     """So many bytes, zeros, from the beginning of a block on."""
 
     def __new__(cls, size: int) -> Self:
-        return super().__new__(cls, -1, size or BLOCK, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        try:
+            return super().__new__(cls, -1, size or BLOCK, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"no room for {size} bytes: {error.strerror}") from error
 
 
 class Rooms:
@@ -64,7 +67,7 @@ class Rooms:
 
 def blocks(array: NDArray[np.float64]) -> memoryview | None:
     """A room, or all of one in another shape, to the end of its last block: zeros behind it; None
-    of anything else.
+    of anything else. It does not keep the room from being given again: the array does.
     """
     room = array.base if isinstance(array.base, np.ndarray) else array
     memory = room.base
