@@ -254,6 +254,7 @@ def test_a_run_that_diverges_says_so_in_its_result(pair):
     assert code == 1, err
     assert out.startswith("diverged: ")
     assert "smaller stepsize" in out
+    assert err.count("RuntimeWarning") == 1  # of their own function
     result = read_result(pair.directory / "bob/state/result")
     assert str(result.status) == "diverged"
     assert result.rounds > 10
@@ -301,6 +302,41 @@ def test_bad_input_is_told_before_anything_is_started(pair):
     assert "hushgrad new --agent" in refused("agent", pair.directory / "none.toml")
     (pair.directory / "ann/ann.key").chmod(0o644)
     assert "chmod 600" in refused("agent", pair.files["ann"])
+    (pair.directory / "ann/ann.key").chmod(0o600)
+    (pair.directory / "ann/trusted/bob.crt").unlink()
+    assert "by `hushgrad key trust`" in refused("agent", pair.files["ann"])
+    assert not (pair.directory / "ann/state").exists()
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-12])
+def test_a_tolerance_that_is_not_reached_is_told(pair, tolerance):
+    for name in pair.files:
+        tables = pair.tables(name, iterations=30)
+        tables["run"]["tolerance"] = tolerance
+        pair.write(name, tables)
+    ann, bob = pair.agent("ann"), pair.agent("bob", "--format", "json")
+    code, out, _ = ann.end()
+    assert code == 0
+    is_met = tolerance == 1e-3
+    told = "converged" if is_met else "done: the tolerance of 1e-12 was not reached"
+    assert out.startswith(f"{told}\n")
+    document = json.loads(bob.end()[1])
+    assert (document["status"] == "converged") is is_met
+    assert bool(document["detail"]) is not is_met
+    assert pair.agent("ann").end()[1].startswith(f"{told}\n")  # asked again, it says the same
+
+
+@pytest.mark.parametrize(("option", "log_format"), [("-q", "text"), ("--format=text", "json")])
+def test_no_notes_where_none_are_wanted(pair, option, log_format):
+    tables = pair.tables("ann")
+    tables["agent"] |= {"max_wait": 0.3, "heartbeat": 0.1, "log_format": log_format}
+    pair.write("ann", tables)
+    code, out, err = pair.agent("ann", option).end()
+    assert code == 3
+    assert out.startswith("peer lost")
+    assert "note" not in err
+    for line in err.splitlines():
+        assert json.loads(line)["message"]
 
 
 def test_the_example_file_is_written_once(tmp_path, monkeypatch):

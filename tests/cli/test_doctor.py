@@ -66,7 +66,7 @@ def test_a_neighbour_that_runs_is_reached_and_not_disturbed(pair):
     ann = start(pair, "ann")
     found = examined(pair, "bob", good=True)
     assert found["reach ann"] == (
-        True, f"127.0.0.1:{pair.listen} answers, runs the same, and is at round -1",
+        True, f"127.0.0.1:{pair.listen} answers, runs the same, and has not begun",
     )  # fmt: skip
     assert found["clock"][0]
     assert examined(pair, "ann", good=True)["listen"][1].endswith("this agent is running")
@@ -79,6 +79,37 @@ def test_a_neighbour_that_runs_is_reached_and_not_disturbed(pair):
     assert code == 0, err
     assert err.count("connected to bob") == 1
     assert err.count("refused") == 1  # the plain connection of `start`
+
+
+def test_a_state_that_is_an_old_copy_is_named(pair):
+    for name in pair.files:
+        pair.write(name, pair.tables(name, iterations=100_000))
+    state, copy = pair.directory / "bob/state", pair.directory / "copy"
+
+    def run_bob(rounds):
+        before = (s.round or 0) if (s := read_standing(state)) else 0
+        bob, deadline = pair.agent("bob"), time.monotonic() + 30
+        while not (s := read_standing(state)) or (s.round or 0) < before + rounds:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        bob.signal(signal.SIGKILL)
+        bob.end()
+
+    start(pair, "ann")
+    run_bob(20)
+    assert examined(pair, "bob", good=True)["reach ann"][0]
+    shutil.copytree(state, copy)
+    old = read_standing(copy).round
+    run_bob(20)
+    assert examined(pair, "bob", good=True)["reach ann"][0]
+    shutil.rmtree(state)
+    copy.rename(state)
+    found = examined(pair, "bob", good=False)
+    assert bad(found) == {"reach ann"}
+    assert f"whose journal ends at round {old}: " in found["reach ann"][1]
+    assert "is an old copy" in found["reach ann"][1]
+    shutil.rmtree(state)
+    assert "ends at round -1" in examined(pair, "bob", good=False)["reach ann"][1]
 
 
 def test_what_two_agents_understand_differently_is_named(pair):

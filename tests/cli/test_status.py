@@ -67,6 +67,18 @@ def test_a_life_is_told_from_waiting_to_the_result(pair):
     assert rows["θ"] == "[1, 2]"
 
 
+def test_an_agent_that_goes_on_has_no_result_yet(pair):
+    tables = pair.tables("ann")
+    tables["agent"] |= {"max_wait": 0.5, "heartbeat": 0.2}
+    pair.write("ann", tables)
+    assert pair.agent("ann").end()[0] == 3
+    assert asked(pair.files["ann"])["result"]["summary"] == "peer lost: bob at round 0"
+    pair.write("ann", pair.tables("ann"))
+    pair.agent("ann")
+    told = wait_for(lambda: (told := asked(pair.files["ann"]))["is_running"] and told)
+    assert "result" not in told
+
+
 def test_an_agent_that_was_killed_stands_where_its_journal_ends(pair):
     for name in pair.files:
         pair.write(name, pair.tables(name, iterations=100_000))

@@ -32,7 +32,7 @@ from hushgrad.runtime.agentfile import load_config
 from hushgrad.runtime.config import AgentConfig, RunConfig
 from hushgrad.runtime.hello import public_parts
 from hushgrad.runtime.hub import Hub
-from hushgrad.runtime.identity import load_certificate, load_identity
+from hushgrad.runtime.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.runtime.introduction import introduce, local_of
 from hushgrad.runtime.journal import StateDirectory
 from hushgrad.runtime.masking import MASKS, begun_with, check_begun, masked, pledges_of
@@ -126,9 +126,11 @@ class Agent:
             if not self._incarnation or is_bad_input:  # nothing was begun
                 raise
             return self._result(self._status_of(error), str(error), started)
-        turns = self._turns
+        turns, tolerance = self._turns, self.config.run.tolerance
         status = turns.status if turns is not None else None
-        return self._result(status or Status.STOPPED, "", started)
+        is_missed = status is Status.DONE and tolerance is not None
+        detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
+        return self._result(status or Status.STOPPED, detail, started)
 
     def _status_of(self, error: Exception) -> Status:
         if isinstance(error, PeerLostError):
@@ -170,6 +172,7 @@ class Agent:
         config = self.config
         objective = load_objective(self._given or config.objective, config.run.dim)
         objective = masked(config, objective)
+        credentials = None if self._transport else self._credentials()  # before anything is begun
         state = StateDirectory(
             config.state, run=config.run.id, agent=config.name, durability=config.durability
         )
@@ -180,7 +183,7 @@ class Agent:
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
             session, stopping = self._session()
-            self._hub = hub = self._connect(session, stopping)
+            self._hub = hub = self._connect(session, stopping, credentials)
             try:
                 async with aclosing(self._go(state, session, stopping, hub, objective)) as rounds:
                     async for k in rounds:
@@ -206,15 +209,24 @@ class Agent:
         stopping = Stopping(_diameter(run))
         return Session(card, peers, stopping.n_bytes), stopping
 
-    def _connect(self, session: Session, stopping: Stopping) -> Hub:
+    def _credentials(self) -> tuple[Identity, dict[str, Certificate]]:
+        """This agent's, and its neighbours'."""
         config = self.config
-        if self._transport is None:
-            self._transport = TLS(
-                load_identity(config.key, config.certificate, name=config.name),
-                {n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours},
-                {n.name: n.address for n in config.neighbours if n.address is not None},
-                self._listening or config.listen,
-            )
+        return load_identity(config.key, config.certificate, name=config.name), {
+            n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours
+        }
+
+    def _connect(
+        self,
+        session: Session,
+        stopping: Stopping,
+        credentials: tuple[Identity, dict[str, Certificate]] | None,
+    ) -> Hub:
+        config = self.config
+        if credentials is not None:
+            addresses = {n.name: n.address for n in config.neighbours if n.address is not None}
+            self._transport = TLS(*credentials, addresses, self._listening or config.listen)
+        assert self._transport is not None
         has_left = (config.state / LEFT).exists()
         return Hub(
             session,

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -64,6 +65,8 @@ def run_agent(
     """Run the agent of a file and tell how it ended; gives the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # no result is lost for want of a θ
+    # an agent whose numbers overflow is told so by name
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"hushgrad\.")
     config = load_config(file)
     if quiet:
         config = replace(config, log=replace(config.log, level="error"))
@@ -83,7 +86,9 @@ def run_agent(
             f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
             f"θ = {shown_vector(result.theta.tolist())}"
         )
-    if files and not quiet:
+    if quiet or config.log.format == "json":
+        return exit_code
+    if files:
         note(f"wrote {' and '.join(files)}.")
     if result.is_resumable:
         note(f"the state is kept in {config.state}. To continue: hushgrad agent {file}")

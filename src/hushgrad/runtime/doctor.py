@@ -72,7 +72,8 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Findin
         yield Finding("state", False, str(error))
     is_running = standing is not None and standing.is_running
     yield from _ports(config, is_running=is_running)
-    yield from _neighbours(config, identity, known, timeout)
+    own = -1 if standing is None or standing.round is None else standing.round
+    yield from _neighbours(config, identity, known, timeout, None if is_running else own)
 
 
 def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Finding:
@@ -179,7 +180,9 @@ def _neighbours(
     identity: Identity | None,
     known: Mapping[str, Certificate],
     timeout: float,
+    own: int | None,
 ) -> Iterator[Finding]:
+    """`own`: the last round of this agent's journal, unless it is running."""
     clocks: dict[str, float] = {}
     for neighbour in config.neighbours:
         check = f"reach {neighbour.name}"
@@ -188,7 +191,7 @@ def _neighbours(
         elif identity is None or neighbour.name not in known:
             yield Finding(check, None, "not tried without both certificates")
         else:
-            yield _reach(config, neighbour, identity, known[neighbour.name], timeout, clocks)
+            yield _reach(config, neighbour, identity, known[neighbour.name], timeout, clocks, own)
     yield _clock(clocks)
 
 
@@ -199,6 +202,7 @@ def _reach(
     certificate: Certificate,
     timeout: float,
     clocks: dict[str, float],
+    own: int | None,
 ) -> Finding:
     check = f"reach {neighbour.name}"
     assert neighbour.address is not None
@@ -213,7 +217,15 @@ def _reach(
     if (objection := _disagreement(config, neighbour, hello)) is not None:
         return Finding(check, False, f"{objection}. Agree on one, at both")
     place = f"{neighbour.address[0]}:{neighbour.address[1]}"
-    return Finding(check, True, f"{place} answers, runs the same, and is at round {hello.round}")
+    if own is not None and hello.heard > own:
+        return Finding(
+            check,
+            False,
+            f"it holds round {hello.heard} of this agent, whose journal ends at round {own}: "
+            f"'{config.state}' is an old copy. Go on with the newest state, or start a new run",
+        )
+    there = f"is at round {hello.round}" if hello.round >= 0 else "has not begun"
+    return Finding(check, True, f"{place} answers, runs the same, and {there}")
 
 
 def _disagreement(config: AgentConfig, neighbour: Neighbour, hello: Hello) -> str | None:

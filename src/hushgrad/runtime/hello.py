@@ -48,6 +48,11 @@ class Hello:
     heartbeat: int = 0  # milliseconds between its signs of life
 
     @property
+    def heard(self) -> int:
+        """The last round of the peer that it has had."""
+        return max(self.held, self.needs - 1)
+
+    @property
     def ends(self) -> Ends:
         return Ends(self.degree_in, self.degree_out)
 

@@ -284,7 +284,8 @@ def _blocks(path: Path, what: str) -> list[tuple[bytes, bytes]]:
         content = path.read_bytes()
     except FileNotFoundError:
         raise IdentityError(
-            f"there is no {what} at '{path}'. `hushgrad key new NAME` makes one."
+            f"there is no {what} at '{path}'. `hushgrad key new NAME` makes one's own; that of "
+            "another agent comes from there, by `hushgrad key trust`."
         ) from None
     except OSError as error:
         raise IdentityError(f"the {what} '{path}' cannot be read: {error.strerror}.") from error

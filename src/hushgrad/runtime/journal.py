@@ -51,9 +51,9 @@ type Facts = dict[str, Any]  # what JSON can hold
 type Read = Callable[[int, int], bytes]  # of a place and a length
 type Pack = Callable[..., bytes]
 
-# A section: magic and checksum; k, round, lengths of layout, blob and arrays, and 1, or BLOCK if each
-# array fills whole blocks; then these three. The checksum covers all that follows it and, through
-# the one before, all that precedes.
+# A section: magic and checksum; k, round, lengths of layout, blob and arrays, and 1, or BLOCK if
+# each array fills whole blocks; then these three. The checksum covers all that follows it and,
+# through the one before, all that precedes.
 _MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQQ")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins

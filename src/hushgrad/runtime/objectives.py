@@ -238,9 +238,11 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
             )
         if not is_finite(g):
             n = int(np.argmax(~np.isfinite(g)))
+            with np.errstate(over="ignore"):
+                norm = np.linalg.norm(theta)
             raise ProblemError(
                 f"a gradient is finite, but {describe} gives {g[n]} in entry {n} at "
-                f"‖θ‖ = {np.linalg.norm(theta):.3g}. Correct it, or use a smaller stepsize if θ is "
+                f"‖θ‖ = {norm:.3g}. Correct it, or use a smaller stepsize if θ is "
                 "far off."
             )
         return g

@@ -298,10 +298,10 @@ class Session:
             "This state directory is an old copy, or another agent uses this one's key. Restore "
             "the newest state, or start a new run."
         )
-        if max(hello.held, hello.needs - 1) > self.round:
+        if hello.heard > self.round:
             raise StaleCopyError(
-                f"{peer.name} holds round {max(hello.held, hello.needs - 1)} of this agent, whose "
-                f"journal ends at round {self.round}. {way_out}"
+                f"{peer.name} holds round {hello.heard} of this agent, whose journal ends at round "
+                f"{self.round}. {way_out}"
             )
         mine = self._sent.get(hello.held)
         if mine is not None and digest(mine[peer.number]).hex() != hello.held_digest:
