@@ -149,6 +149,8 @@ def test_someone_else_at_the_neighbours_address_is_named(pair):
     start(pair, "ann")
     text = examined(pair, "bob", good=False)["reach ann"][1]
     assert "does not show the certificate of ann" in text
+    assert "Compare certificates by `hushgrad key show`" in text
+    assert "Is its agent running" not in text
 
 
 def test_who_says_nothing_is_given_up(pair):

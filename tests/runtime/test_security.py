@@ -156,6 +156,8 @@ def test_a_stranger_is_turned_away_counted_and_logged(life, keys, calm, tmp_path
     (record,) = [r for r in caplog.records if getattr(r, "event", "") == "rejected"]
     assert record.reason == reason
     assert "127.0.0.1 failed its handshake" in record.getMessage()
+    if who in ("someone unknown", "another key under a neighbour's name"):
+        assert "its certificate is no neighbour's" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,11 @@ def test_who_answers_at_a_neighbours_address_must_be_the_neighbour(
 
     assert_goes_on(life, asyncio.run(life.run(siege=impersonate())), calm)
     assert life.agents[0].stats.rejected.keys() <= set(reasons)
-    assert "cannot reach agent-2 yet" in caplog.text
+    records = [r for r in caplog.records if "cannot reach agent-2 yet" in r.getMessage()]
+    assert records
+    if "certificate" in reasons:  # someone else, and not only a service that is away
+        told = [r.getMessage() for r in records if r.levelno == logging.WARNING]
+        assert any("does not show its certificate: " in text for text in told)
 
 
 # ---- crowds

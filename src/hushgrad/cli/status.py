@@ -105,7 +105,7 @@ def _print(document: dict[str, Any]) -> None:
         if live["waiting_for"]:
             rows["waiting for"] = ", ".join(live["waiting_for"])
     if (result := document.get("result")) is not None:
-        rows["result"] = f"{result['summary']}, {result['iterations']} iterations"
+        rows["result"] = f"{result['summary'].rstrip('.')}, {result['iterations']} iterations"
         rows["θ"] = shown_vector(result["theta"])
     for label, value in rows.items():
         console().print(Text.assemble((f"{label:<14}", "bold"), value), soft_wrap=True)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
+import ssl
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -211,9 +212,13 @@ def _reach(
         hello = asyncio.run(probe(identity, certificate, neighbour.address, timeout=timeout))
         clocks[neighbour.name] = hello.clock - (asked + time.time()) / 2
     except AgentError as error:
-        return Finding(
-            check, False, f"{error}. Is its agent running, and the port open to this machine?"
+        is_answered = isinstance(error.__cause__, ssl.SSLError)
+        hint = (
+            "Compare certificates by `hushgrad key show`, at both"
+            if is_answered
+            else "Is its agent running, and the port open to this machine?"
         )
+        return Finding(check, False, f"{error}. {hint}")
     if (objection := _disagreement(config, neighbour, hello)) is not None:
         return Finding(check, False, f"{objection}. Agree on one, at both")
     place = f"{neighbour.address[0]}:{neighbour.address[1]}"
@@ -246,7 +251,7 @@ def _clock(clocks: Mapping[str, float]) -> Finding:
     if not clocks:
         return Finding("clock", None, "no neighbour could be asked for its time")
     name, apart = max(clocks.items(), key=lambda item: abs(item[1]))
-    text = f"{name} is the farthest off, by {apart:+.0f} s"
+    text = f"{name} is the farthest off, by {round(apart):+d} s"
     if abs(apart) > CLOCKS_APART:
         return Finding("clock", False, f"{text}. Set both clocks: certificates have dates")
     return Finding("clock", True, text)

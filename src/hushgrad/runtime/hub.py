@@ -414,19 +414,23 @@ class Hub:
             try:
                 await self._transport.dial(peer.name, lambda link=link: link)
             except (OSError, ValueError) as error:  # ValueError: a host that cannot be one
-                text = f"{type(error).__name__}: {error}"
+                text, level = f"{type(error).__name__}: {error}", logging.INFO
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    text = f"who answers does not show its certificate: {error.verify_message}"
+                    level = logging.WARNING
                 if isinstance(error, ssl.SSLError):
                     self._stats.rejected[refusal(error)] += 1
             else:
                 await link.closed
-                text = f"it ended the connection before HELLO: {link.error or link.reason}"
+                reason = link.error or link.reason
+                text, level = f"it ended the connection before HELLO: {reason}", logging.INFO
             if link.is_open or link.is_refused:
                 if link.has_helped or not link.is_refused:
                     delay, said = FIRST_DELAY, ""
             elif text != said and peer.number not in self._links:  # nor here the other way
                 said = self._objection[peer.number] = text
-                log.info(
-                    "cannot reach %s yet: %s", peer.name, text,
+                log.log(
+                    level, "cannot reach %s yet: %s", peer.name, text,
                     extra={"event": "unreachable", "peer": peer.name},
                 )  # fmt: skip
             # neighbours that were cut off together should not come back in step

@@ -27,6 +27,7 @@ from hushgrad.runtime.identity import (
 HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
 _MOST_STRANGERS = 64  # handshakes at a time: each costs a socket and some 50 kB
 _RECORD = 16_384  # the most bytes in a TLS record
+_UNKNOWN = 18  # OpenSSL's code of a self-signed certificate that is not among those trusted
 
 type NewProtocol = Callable[[], asyncio.BufferedProtocol]
 type Refused = Callable[[str, str], None]  # (reason to count by, what happened)
@@ -349,4 +350,6 @@ def refusal(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
+    if getattr(error, "verify_code", 0) == _UNKNOWN:
+        return "its certificate is no neighbour's"
     return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
