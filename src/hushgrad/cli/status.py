@@ -50,13 +50,8 @@ def status(
         if standing.is_running and config is not None and config.metrics is not None:
             document["live"] = _ask(config.metrics)
     result = read_result(place / "result" if config is None else config.result)
-    is_old = (
-        standing is not None
-        and standing.is_running
-        and result is not None
-        and (result.incarnation < standing.starts)
-    )
-    if result is not None and not is_old:
+    n_starts = standing.starts if standing is not None and standing.is_running else 0
+    if result is not None and result.incarnation >= n_starts:  # not that of a start before
         document["result"] = result.document() | {"summary": result.summary}
     if output is Format.JSON:
         print_json(document)
