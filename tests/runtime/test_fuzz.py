@@ -32,9 +32,9 @@ from hushgrad.runtime.hello import (
 )
 from hushgrad.runtime.hub import Hub
 from hushgrad.runtime.identity import client_context, mint, server_context
-from hushgrad.runtime.journal import NOTHING, Section, decode_sections, encode_section
 from hushgrad.runtime.link import Link
 from hushgrad.runtime.pledges import Pledges, encode_entries
+from hushgrad.runtime.sections import NOTHING, Section, decode_sections, encode_section
 from hushgrad.runtime.session import Card, Peer, Session
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.weights import Ends, Row

@@ -31,11 +31,10 @@ from hushgrad.runtime import digest as digests
 from hushgrad.runtime import journal
 from hushgrad.runtime.digest import digest, joint_digest
 from hushgrad.runtime.direct import Direct, Staging
-from hushgrad.runtime.journal import (
-    FORMAT,
+from hushgrad.runtime.journal import FORMAT, StateDirectory
+from hushgrad.runtime.sections import (
     NOTHING,
     Section,
-    StateDirectory,
     Vectors,
     decode_sections,
     encode_section,
@@ -466,7 +465,8 @@ import resource, sys
 import numpy as np
 from pathlib import Path
 from hushgrad.errors import StateError
-from hushgrad.runtime.journal import Section, StateDirectory
+from hushgrad.runtime.journal import StateDirectory
+from hushgrad.runtime.sections import Section
 state = StateDirectory(Path(sys.argv[1]), run="one", agent="alice", durability="process")
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 k = 0

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hushgrad.errors import StateError
-from hushgrad.runtime.journal import FORMAT, Section, StateDirectory
+from hushgrad.runtime.journal import FORMAT, StateDirectory
+from hushgrad.runtime.sections import Section
 from hushgrad.runtime.standing import is_locked, read_standing
 
 X = {"x": np.ones(3)}

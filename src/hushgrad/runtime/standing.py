@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import StateError
-from hushgrad.runtime.journal import FORMAT, Section, decode_sections
+from hushgrad.runtime.journal import FORMAT
+from hushgrad.runtime.sections import Section, decode_sections
 
 
 @dataclass(frozen=True, kw_only=True)

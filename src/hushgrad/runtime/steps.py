@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import DivergedError, ReplayError
 from hushgrad.exchange import Round, Step, exchanges, reply
-from hushgrad.runtime.journal import Section, Vectors
 from hushgrad.runtime.objectives import FewGradient
+from hushgrad.runtime.sections import Section, Vectors
 from hushgrad.runtime.wire import MOST_EXCHANGES, Numbers, is_finite
 from hushgrad.simulate.agent import Letters, Local, OneAgent, Payload, Vector
 from hushgrad.simulate.few import Few, FewSteps, are_few

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from hushgrad.errors import ReplayError, StateError
 from hushgrad.runtime.config import RunConfig
 from hushgrad.runtime.digest import joint_mark, mark, marked
-from hushgrad.runtime.journal import STEPS, Section, StateDirectory
+from hushgrad.runtime.journal import STEPS, StateDirectory
 from hushgrad.runtime.result import Status
+from hushgrad.runtime.sections import Section
 from hushgrad.runtime.stats import Stats
 from hushgrad.runtime.steps import Steps
 from hushgrad.runtime.stopping import Stopping
