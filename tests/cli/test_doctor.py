@@ -110,6 +110,10 @@ def test_a_state_that_is_an_old_copy_is_named(pair):
     assert "is an old copy" in found["reach ann"][1]
     shutil.rmtree(state)
     assert "ends at round -1" in examined(pair, "bob", good=False)["reach ann"][1]
+    state.mkdir()  # of what cannot be read, or is another run's, no more is said than that
+    for belongs in ({"format": 1, "run": "r1"}, {"format": FORMAT, "run": "r0"}):
+        (state / "run.json").write_text(json.dumps(belongs | {"agent": "bob"}))
+        assert bad(examined(pair, "bob", good=False)) == {"state"}
 
 
 def test_what_two_agents_understand_differently_is_named(pair):

@@ -65,16 +65,18 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Findin
         known[one.name] = certificate
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
     yield _data(config)
-    standing = None
+    standing, own = None, None  # the last round of its journal, if it can be compared with others
     try:
         standing = read_standing(config.state)
-        yield _state(config, standing)
+        state = _state(config, standing)
+        yield state
+        if state.is_good and not (standing is not None and standing.is_running):
+            own = -1 if standing is None or standing.round is None else standing.round
     except StateError as error:
         yield Finding("state", False, str(error))
     is_running = standing is not None and standing.is_running
     yield from _ports(config, is_running=is_running)
-    own = -1 if standing is None or standing.round is None else standing.round
-    yield from _neighbours(config, identity, known, timeout, None if is_running else own)
+    yield from _neighbours(config, identity, known, timeout, own)
 
 
 def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Finding:
@@ -183,7 +185,7 @@ def _neighbours(
     timeout: float,
     own: int | None,
 ) -> Iterator[Finding]:
-    """`own`: the last round of this agent's journal, unless it is running."""
+    """`own`: the last round of this agent's journal, to be compared with what they have of it."""
     clocks: dict[str, float] = {}
     for neighbour in config.neighbours:
         check = f"reach {neighbour.name}"

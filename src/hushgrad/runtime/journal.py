@@ -71,7 +71,7 @@ class StateDirectory:
             self.incarnation = self._count_start()
             self.secret = self._read_secret()
             self._begun = path / "begun"
-            staging = Staging() if self._sync else None  # where to copy is less than to wait
+            staging = Staging() if self._sync else None  # others leave the copy to the system
             for n in (0, 1):
                 self._slots.append(_Slot(path / f"slot-{n}", staging))
             self._slot = self._slots[1]  # the newer one
