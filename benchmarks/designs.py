@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import hushgrad as hg
+from hushgrad.agent.masking import mask_sizes
 from hushgrad.errors import RiskWarning
-from hushgrad.simulate.masking import mask_sizes
 
 LAM_L = (0.03, 0.1, 0.3, 1.0)
 OF_GAP = (0.1, 0.2, 0.5, 1.0)  # λL / (1 − η)

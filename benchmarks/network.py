@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks import machine, processes, report
 from benchmarks.report import Table, duration
-from hushgrad.runtime.agentfile import write_config
-from hushgrad.runtime.identity import mint
-from hushgrad.runtime.owndata import write_data
+from hushgrad.network.config.file import write_config
+from hushgrad.network.keys.identity import mint
+from hushgrad.network.objective.pytree_file import write_data
 
 DOCS = processes.ROOT / "docs"
 M = 5

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hushgrad.runtime.identity import (
+from hushgrad.network.keys.identity import (
     client_context,
     load_certificate,
     load_identity,
@@ -109,8 +109,8 @@ class Objective:
 
 
 async def agent(settings: dict[str, Any]) -> dict[str, float]:
-    from hushgrad.runtime.agent import Agent
-    from hushgrad.runtime.owndata import read_data
+    from hushgrad.network.deployed import Agent
+    from hushgrad.network.objective.pytree_file import read_data
 
     p = read_data(Path(settings["file"]).with_name("data.npz"))["p"]
     objective = Objective(p, Clock(settings["warm"]), settings["rounds"])

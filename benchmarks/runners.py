@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import hushgrad as hg
 from benchmarks.workloads import SEED
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.simulate.engine import Simulation
-from hushgrad.simulate.stacked import BLOCK
+from hushgrad.simulate.stacked.driver import BLOCK
+from hushgrad.simulate.stacked.program import Simulation
 
 type Floats = NDArray[np.float64]
 

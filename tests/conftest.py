@@ -1,10 +1,5 @@
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import settings
-
-sys.path.insert(0, str(Path(__file__).parent))  # tests share `dense`, the oracle
 
 # compiled code makes the first example slow and the others fast: no deadline says anything
 settings.register_profile("hushgrad", deadline=None, derandomize=True)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
+from support import cases
 
 Q = cases.Quadratics()
 N_ARCS = 2 * len(cases.UNDIRECTED)

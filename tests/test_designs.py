@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
+from hushgrad.agent.masking import mask_sizes
 from hushgrad.errors import AlgorithmError, StudyError
-from hushgrad.simulate.masking import mask_sizes
 from hushgrad.studies import parse_study
+from support import cases
 
 PAPER = hg.Network(hg.graphs.paper())
 S = hg.stepsizes

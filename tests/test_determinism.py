@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
-from hushgrad.simulate import stacked
+from hushgrad.simulate.stacked.driver import driver as stacked
+from support import cases
 
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]

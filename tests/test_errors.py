@@ -4,7 +4,6 @@ import networkx as nx
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import (
     AlgorithmError,
@@ -16,6 +15,7 @@ from hushgrad.errors import (
     RiskWarning,
     StepsizeError,
 )
+from support import cases
 
 Q = cases.Quadratics()
 NETWORK = cases.undirected()

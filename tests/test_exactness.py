@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
+from support import cases
 
 GEOMETRIC = hg.stepsizes.geometric(0.9)
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-import cases
-import dense
 import hushgrad as hg
 from hushgrad.algorithms.pdg_nds import PDGNDSState
 from hushgrad.exchange import Push
+from support import cases, dense
 
 K, LAM = 200, 0.05
 Q = cases.Quadratics()

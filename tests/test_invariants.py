@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cases
-import dense
 import hushgrad as hg
+from hushgrad.agent.single import OneAgent
 from hushgrad.exchange import Links, Square
-from hushgrad.simulate.agent import OneAgent
-from hushgrad.simulate.team import locals_of
+from hushgrad.simulate.in_memory import local_agents
+from support import cases, dense
 
 GRAPHS = st.one_of(
     st.builds(hg.graphs.erdos_renyi, st.integers(4, 12), st.just(0.5), seed=st.integers(0, 99)),
@@ -60,7 +59,7 @@ def test_columns_of_b_sum_to_one_and_follow_the_links(graph, form, seed, k, spli
     support = (W if form == "lazy" else W @ W) > 0
     coins = dense.Coins(seed, 0, graph.n_agents)
     h = np.random.default_rng(k).normal(size=(1, d, 1))
-    for local in locals_of(algorithm, problem, network, seed=seed, trial=0):
+    for local in local_agents(algorithm, problem, network, seed=seed, trial=0):
         j = local.number
         agent = OneAgent(local, k)
         shares = column(agent, split(agent, algorithm.links), h)
@@ -122,9 +121,9 @@ def test_trackers_keep_their_sums(graph, seed):
     kinds = [hg.AB, hg.PushPull, hg.ADDOPT]
     kinds += [] if graph.is_directed else [hg.DIGing, hg.AugDGM, hg.AsynDGM]
     for kind in kinds:
-        from hushgrad.simulate.team import Team
+        from hushgrad.simulate.in_memory import InMemoryNetwork
 
-        team = Team(kind(), q.problem, network, q.x0, seed=seed, trial=0)
+        team = InMemoryNetwork(kind(), q.problem, network, q.x0, seed=seed, trial=0)
         for _ in range(5):
             for _ in team.iterate():
                 pass
@@ -140,7 +139,7 @@ def test_square_sends_two_hops_and_its_column_is_that_of_w_squared():
     network = cases.undirected()
     W = network.matrix()
     algorithm = hg.PDGNDS(form="square")
-    for local in locals_of(algorithm, cases.Quadratics().problem, network, seed=0, trial=0):
+    for local in local_agents(algorithm, cases.Quadratics().problem, network, seed=0, trial=0):
         agent = OneAgent(local, 3)
         shares = column(agent, Square(agent.W), np.ones((1, 1, 1)))
         expected = (W @ W)[:, local.number]

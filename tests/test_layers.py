@@ -13,13 +13,13 @@ ROOT = Path(hushgrad.__file__).parent
 
 # a module may import from its own layer and from those before it
 LAYERS = [
-    {"errors"},
+    {"errors", "files"},
     {"exchange", "draws", "console"},
     {"graphs", "mixing", "stepsizes", "splits", "masks", "problems", "citations"},
     {"algorithms"},
-    {"tables"},
-    {"simulate"},
-    {"privacy", "runtime"},
+    {"schema", "agent"},
+    {"simulate", "report"},
+    {"privacy", "network"},
     {"paper", "studies"},
     {"cli", "__main__"},
 ]
@@ -64,14 +64,14 @@ def test_an_algorithm_imports_neither_numpy_nor_jax(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(path):
     engine = {
-        ROOT / "simulate" / name
+        ROOT / "simulate" / "stacked" / name
         for name in (
-            "engine.py",
-            "environment.py",
-            "fleet.py",
+            "agents.py",
+            "constants.py",
+            "driver.py",
             "native.py",
             "products.py",
-            "stacked.py",
+            "program.py",
         )
     }
     heavy = {"matplotlib", "networkx", "scipy", "sklearn"} | (set() if path in engine else {"jax"})

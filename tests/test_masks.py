@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cases
-import dense
 import hushgrad as hg
 from hushgrad import draws
+from hushgrad.agent.masking import agent_masks, seeded_masks
 from hushgrad.draws import Stream
 from hushgrad.errors import AlgorithmError, RiskWarning
 from hushgrad.masks import MOST_QUADRATIC, Sizes
-from hushgrad.simulate.masking import agent_masks, seeded_masks
+from support import cases, dense
 
 K, SEED, LAM = 200, 5, 0.05
 Q = cases.Quadratics()
@@ -282,7 +281,7 @@ def test_a_million_agents_know_their_partners_in_seconds():
 
 
 def test_masks_of_size_zero_and_no_masks_are_the_same_program():
-    from hushgrad.simulate.engine import Simulation
+    from hushgrad.simulate.stacked.program import Simulation
 
     network = cases.undirected()
     plain, zero = (

@@ -12,8 +12,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from hushgrad.runtime.identity import mint
-from hushgrad.runtime.result import read_result
+from hushgrad.network.keys.identity import mint
+from hushgrad.network.ops.result import read_result
 
 HERE = re.compile(r"127\.0\.0\.1:(\d+)")
 

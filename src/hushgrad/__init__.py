@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     )
     from hushgrad.errors import HushgradError
     from hushgrad.mixing import Network
+    from hushgrad.network.deployed import Agent
     from hushgrad.privacy.adversaries import Curious, Eavesdropper
     from hushgrad.privacy.audit import audit
     from hushgrad.privacy.findings import Audit
     from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
-    from hushgrad.runtime.agent import Agent
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
@@ -84,7 +84,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": "runtime.agent",
+    "Agent": "network.deployed",
     "Audit": "privacy.findings",
     "Comparison": "simulate.result",
     "Curious": "privacy.adversaries",

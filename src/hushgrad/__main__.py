@@ -11,7 +11,7 @@ def main() -> None:
     if sys.argv[1:2] == ["agent"]:
         from hushgrad.console import told
         from hushgrad.errors import HushgradError
-        from hushgrad.runtime.command import plain_options, run_agent
+        from hushgrad.network.ops.command import plain_options, run_agent
 
         options = plain_options(sys.argv[2:])
         if options is not None:

@@ -40,7 +40,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Identity(Matrix):
+class IdentityMatrix(Matrix):
     """Every agent to itself: nothing on the wire."""
 
     links = Links.NONE
@@ -182,7 +182,7 @@ def _terms(value: object) -> Terms:
     )
 
 
-IDENTITY = Identity()
+IDENTITY = IdentityMatrix()
 
 
 class Push:

@@ -22,8 +22,8 @@ from hushgrad.algorithms import ADDOPT, DGD, PDGDS, PDGNDS, Algorithm, DIGing, P
 from hushgrad.errors import RiskWarning, optional
 from hushgrad.mixing import Network
 from hushgrad.problems import estimation
-from hushgrad.simulate.export import plain, strict_json, write
-from hushgrad.simulate.plots import folder, plot_runs
+from hushgrad.report.export import plain, strict_json, write
+from hushgrad.report.plots import folder, plot_runs
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hushgrad.runtime.agentfile import write_config
-from hushgrad.runtime.identity import mint
+from hushgrad.network.config.file import write_config
+from hushgrad.network.keys.identity import mint
 
 POSITIONS = {"ann": [0.0, 4.0], "bob": [2.0, 0.0]}  # they meet at (1, 2)
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.console import say
-from hushgrad.runtime.agent import Agent
-from hushgrad.runtime.agentfile import load_config
-from hushgrad.runtime.command import Progress, plain_options
-from hushgrad.runtime.result import read_result
-from hushgrad.runtime.standing import read_standing
+from hushgrad.network.config.file import load_config
+from hushgrad.network.deployed import Agent
+from hushgrad.network.ops.command import Progress, plain_options
+from hushgrad.network.ops.result import read_result
+from hushgrad.network.state.position import read_position
 
 
 def free_port():
@@ -109,10 +109,10 @@ def test_so_does_one_with_long_vectors_that_was_killed_and_goes_on(pair):
         pair.write(name, tables)
     ann, bob = pair.start("agent", pair.files["ann"], code=MEASURED), pair.agent("bob")
     state = pair.directory / "ann/state"
-    wait_for(lambda: (s := read_standing(state)) and (s.round or 0) > 20)
+    wait_for(lambda: (s := read_position(state)) and (s.round or 0) > 20)
     ann.signal(signal.SIGKILL)
     ann.end()
-    assert read_standing(state).round < rounds - 20
+    assert read_position(state).round < rounds - 20
     ann = pair.start("agent", pair.files["ann"], "--format", "json", code=MEASURED)
     assert bob.end()[0] == 0
     code, out, err = ann.end()
@@ -137,13 +137,13 @@ def test_a_stopped_agent_says_how_to_go_on_and_goes_on(pair):
     pair.write("bob", slow)
     ann, bob = pair.agent("ann"), pair.agent("bob")
     state = pair.directory / "bob/state"
-    wait_for(lambda: (s := read_standing(state)) and (s.round or 0) > 20)
+    wait_for(lambda: (s := read_position(state)) and (s.round or 0) > 20)
     bob.signal(signal.SIGTERM)
     code, out, err = bob.end()
     assert code == 130, err
     assert out.startswith("stopped\n")
     assert f"To continue: hushgrad agent {pair.files['bob']}" in err
-    standing = read_standing(state)
+    standing = read_position(state)
     assert not standing.is_running
     assert 20 < standing.iteration < 300
     assert pair.agent("bob").end()[0] == 0
@@ -155,7 +155,7 @@ def test_a_stopped_agent_says_how_to_go_on_and_goes_on(pair):
 
 def test_an_agent_that_waits_for_its_first_neighbour_can_be_stopped(pair):
     ann = pair.agent("ann")
-    wait_for(lambda: read_standing(pair.directory / "ann/state"))
+    wait_for(lambda: read_position(pair.directory / "ann/state"))
     ann.signal(signal.SIGINT)
     code, out, _ = ann.end()
     assert code == 130
@@ -193,7 +193,7 @@ def test_who_has_an_address_dials_whoever_listens(pair, ann_knows_bob):
 
 def test_a_second_process_for_the_same_agent_is_refused(pair):
     pair.agent("bob")
-    wait_for(lambda: (s := read_standing(pair.directory / "bob/state")) and s.is_running)
+    wait_for(lambda: (s := read_position(pair.directory / "bob/state")) and s.is_running)
     code, _, err = pair.agent("bob").end()
     assert code == 2
     assert "another process runs this agent" in err
@@ -235,7 +235,7 @@ def test_an_objective_that_fails_in_the_middle_ends_the_run_and_keeps_the_state(
     assert "mine.py:gradient raised RuntimeError: the sensor is gone" in out
     assert "the state is kept" in err
     assert "Traceback" not in err
-    assert read_standing(pair.directory / "bob/state").iteration >= 9
+    assert read_position(pair.directory / "bob/state").iteration >= 9
     result = read_result(pair.directory / "bob/state/result")
     assert (str(result.status), result.iterations) == ("failed", 9)
 
@@ -365,7 +365,8 @@ def test_both_ways_to_the_agent_understand_the_same(words, options, monkeypatch)
     """The short one, and the one that knows help and errors."""
     asked = []
     monkeypatch.setattr(
-        "hushgrad.runtime.command.run_agent", lambda file, **given: asked.append((file, given)) or 7
+        "hushgrad.network.ops.command.run_agent",
+        lambda file, **given: asked.append((file, given)) or 7,
     )
     assert plain_options(words.split()) == {"file": Path("a.toml")} | options
     usual = dict.fromkeys(("is_json", "quiet", "is_supervised"), False) | {"listen_fd": None}

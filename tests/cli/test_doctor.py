@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
-from hushgrad.runtime.identity import mint
-from hushgrad.runtime.journal import FORMAT
-from hushgrad.runtime.standing import read_standing
+from hushgrad.network.keys.identity import mint
+from hushgrad.network.state.journal import FORMAT
+from hushgrad.network.state.position import read_position
 
 
 def examined(pair, name, *, good):
@@ -35,7 +35,7 @@ def bad(found):
 def start(pair, name):
     process = pair.agent(name)
     deadline = time.monotonic() + 30
-    while not (s := read_standing(pair.directory / name / "state")) or not s.is_running:
+    while not (s := read_position(pair.directory / name / "state")) or not s.is_running:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     while True:  # until it listens
@@ -87,9 +87,9 @@ def test_a_state_that_is_an_old_copy_is_named(pair):
     state, copy = pair.directory / "bob/state", pair.directory / "copy"
 
     def run_bob(rounds):
-        before = (s.round or 0) if (s := read_standing(state)) else 0
+        before = (s.round or 0) if (s := read_position(state)) else 0
         bob, deadline = pair.agent("bob"), time.monotonic() + 30
-        while not (s := read_standing(state)) or (s.round or 0) < before + rounds:
+        while not (s := read_position(state)) or (s.round or 0) < before + rounds:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         bob.signal(signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_a_state_that_is_an_old_copy_is_named(pair):
     run_bob(20)
     assert examined(pair, "bob", good=True)["reach ann"][0]
     shutil.copytree(state, copy)
-    old = read_standing(copy).round
+    old = read_position(copy).round
     run_bob(20)
     assert examined(pair, "bob", good=True)["reach ann"][0]
     shutil.rmtree(state)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
-from hushgrad.runtime.identity import load_certificate, load_identity, mint
+from hushgrad.network.keys.identity import load_certificate, load_identity, mint
 
 
 def call(*arguments, code=0):

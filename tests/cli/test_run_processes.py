@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.cli.live import MOST_ROWS, table
-from hushgrad.runtime.local import AgentRow
-from hushgrad.runtime.samples import read_samples
-from hushgrad.runtime.supervision import Report
+from hushgrad.network.local.processes import AgentRow
+from hushgrad.network.ops.supervision import Report
+from hushgrad.network.state.samples import read_samples
 
 STUDY = """
 [network]

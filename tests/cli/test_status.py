@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.errors import StateError
-from hushgrad.runtime.standing import read_standing
+from hushgrad.network.state.position import read_position
 
 
 def asked(*arguments, code=0):
@@ -85,7 +85,7 @@ def test_an_agent_that_was_killed_stands_where_its_journal_ends(pair):
     pair.agent("ann")
     bob = pair.agent("bob")
     state = pair.directory / "bob/state"
-    wait_for(lambda: (s := read_standing(state)) and (s.round or 0) > 10)
+    wait_for(lambda: (s := read_position(state)) and (s.round or 0) > 10)
     bob.signal(signal.SIGKILL)
     assert bob.end()[0] == -signal.SIGKILL
     first = asked(state)
@@ -101,5 +101,5 @@ def test_an_agent_that_was_killed_stands_where_its_journal_ends(pair):
 def test_what_is_no_state_is_said(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(StateError, match="is no state directory of an agent"):
-        read_standing(tmp_path)
-    assert read_standing(tmp_path / "none") is None
+        read_position(tmp_path)
+    assert read_position(tmp_path / "none") is None

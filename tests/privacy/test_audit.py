@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import DivergedError, InputError, PrivacyError
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.findings import Audit
 from hushgrad.privacy.verdict import Evidence
+from support import cases
 
 STEP = hg.stepsizes.constant(0.1)
 BASELINES = [

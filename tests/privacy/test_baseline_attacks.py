@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
-from hushgrad.privacy import Curious, Eavesdropper, View
+from hushgrad.privacy import Curious, Eavesdropper, Knowledge
 from hushgrad.privacy.attacks.dgd_inversion import DGDInversion
 from hushgrad.privacy.attacks.extra_inversion import EXTRAInversion
 from hushgrad.privacy.attacks.first_tracker import FirstTracker
 from hushgrad.privacy.attacks.in_clear import EstimatesInClear
 from hushgrad.privacy.attacks.telescoped_trackers import TelescopedTrackers
+from support import cases
 
 CASES = 20  # random graphs, problems and seeds for each method and kind of network
 STEP = hg.stepsizes.constant(0.1)
@@ -100,7 +100,7 @@ def test_an_eavesdropper_recovers_every_gradient(name, build):
         network, Q, target = draw(seed, build)
         run = record(algorithm, network, Q, seed=seed)
         true = true_gradients(run, Q)[:, target]
-        found = gradients(attack, View.of(run, Eavesdropper()), target)
+        found = gradients(attack, Knowledge.of(run, Eavesdropper()), target)
         assert off(found.value, true[found.k]) < 1e-10
         if name != "AsynDGM":  # whose agents may sleep at first
             assert len(found.k) >= 29
@@ -112,8 +112,8 @@ def test_one_link_gives_the_first_gradient(name):
     for seed in range(CASES):
         network, Q, target = draw(seed, directed if name in ONE_WAY else undirected)
         run = record(algorithm, network, Q, iterations=3, seed=seed)
-        receiver = View.of(run, Eavesdropper()).out_links(target)[0]
-        view = View.of(run, Eavesdropper([(target, receiver)]))
+        receiver = Knowledge.of(run, Eavesdropper()).out_links(target)[0]
+        view = Knowledge.of(run, Eavesdropper([(target, receiver)]))
         found = gradients(FirstTracker(), view, target)
         assert found.k.tolist() == [1 if name in ("AB", "Aug-DGM") else 0]
         assert off(found.value, true_gradients(run, Q)[found.k, target]) < 1e-12
@@ -126,7 +126,7 @@ def test_a_sole_neighbour_recovers_every_gradient(name):
     for seed in range(3):
         Q = cases.Quadratics(seed=seed, by_hand=True)
         run = record(algorithm, cases.undirected(), Q, seed=seed)
-        found = gradients(attack, View.of(run, Curious({1})), 6)
+        found = gradients(attack, Knowledge.of(run, Curious({1})), 6)
         assert off(found.value, true_gradients(run, Q)[found.k, 6]) < 1e-10
 
 
@@ -138,7 +138,7 @@ def test_telescoped_trackers_end_at_the_gradient_at_the_optimum(name):
     Q = cases.Quadratics(seed=1, by_hand=True, sigma=1.0)
     run = record(algorithm, network, Q, iterations=1500 if name == "AsynDGM" else 500)
     at_optimum = Q.g(np.tile(Q.solution, (cases.M, 1)))
-    view = View.of(run, Eavesdropper())
+    view = Knowledge.of(run, Eavesdropper())
     for target in range(cases.M):
         found = {e.quantity: e.value for e in attack(view, target)}
         error = np.linalg.norm(found["gradient at optimum"] - at_optimum[target])
@@ -153,7 +153,7 @@ def test_telescoped_trackers_end_at_the_gradient_at_the_optimum(name):
 def test_extra_ends_at_the_gradient_at_the_optimum():
     Q = cases.Quadratics(seed=2, by_hand=True, sigma=0.5)
     run = record(hg.EXTRA(stepsize=STEP), cases.undirected(), Q, iterations=700)
-    found = {e.quantity: e for e in EXTRAInversion()(View.of(run, Eavesdropper()), 0)}
+    found = {e.quantity: e for e in EXTRAInversion()(Knowledge.of(run, Eavesdropper()), 0)}
     at_optimum = Q.g(np.tile(Q.solution, (cases.M, 1)))[0]
     np.testing.assert_allclose(found["gradient at optimum"].value, at_optimum, atol=1e-6)
 
@@ -164,8 +164,8 @@ def test_one_link_gives_every_estimate(name):
     for seed in range(CASES):
         network, Q, target = draw(seed, directed if name in ONE_WAY else undirected)
         run = record(algorithm, network, Q, iterations=10, seed=seed)
-        receiver = View.of(run, Eavesdropper()).out_links(target)[-1]
-        view = View.of(run, Eavesdropper([(target, receiver)]))
+        receiver = Knowledge.of(run, Eavesdropper()).out_links(target)[-1]
+        view = Knowledge.of(run, Eavesdropper([(target, receiver)]))
         assert EstimatesInClear().applies(view, target) is None
         (found,) = EstimatesInClear()(view, target)
         assert found.quantity == "position"
@@ -178,7 +178,7 @@ def test_a_secret_deviation_of_the_stepsize_hides_next_to_nothing():
     step = hg.stepsizes.constant(0.05, deviation=hg.stepsizes.harmonic())
     Q = cases.Quadratics(seed=3, by_hand=True)
     run = record(hg.EXTRA(stepsize=step), cases.undirected(), Q, iterations=60)
-    found = gradients(EXTRAInversion(), View.of(run, Eavesdropper()), 2)
+    found = gradients(EXTRAInversion(), Knowledge.of(run, Eavesdropper()), 2)
     late = found.k > 8
     assert 1e-6 < off(found.value[late], true_gradients(run, Q)[found.k, 2][late]) < 0.01
 
@@ -188,7 +188,7 @@ def test_pdg_ds_without_a_split_is_inverted_like_dgd():
     Q = cases.Quadratics(seed=4, by_hand=True)
     algorithm = hg.PDGDS(stepsize=hg.stepsizes.diminishing(0.3), split=hg.splits.identity())
     run = record(algorithm, cases.undirected(), Q)
-    found = gradients(DGDInversion(), View.of(run, Eavesdropper()), 3)
+    found = gradients(DGDInversion(), Knowledge.of(run, Eavesdropper()), 3)
     late = found.k > 8
     assert off(found.value[late], true_gradients(run, Q)[found.k, 3][late]) < 0.01
 
@@ -197,7 +197,7 @@ def test_in_a_complete_graph_one_curious_agent_inverts_dgd_on_all():
     """It hears of everyone what everyone else hears: the vector is the same on all links."""
     network, Q = hg.Network(hg.graphs.complete(5)), cases.Quadratics(5, by_hand=True)
     run = record(hg.DGD(), network, Q)
-    view = View.of(run, Curious({0}))
+    view = Knowledge.of(run, Curious({0}))
     for target in range(1, 5):
         found = gradients(DGDInversion(), view, target)
         assert off(found.value, true_gradients(run, Q)[found.k, target]) < 1e-10
@@ -210,12 +210,12 @@ def test_all_links_of_an_agent_are_enough_and_all_but_one_are_not(name):
     target = 3 if name in ONE_WAY else 0
     Q = cases.Quadratics(by_hand=True)
     run = record(algorithm, network, Q)
-    whole = View.of(run, Eavesdropper())
+    whole = Knowledge.of(run, Eavesdropper())
     links = {link for link in whole.links if target in link}
-    found = gradients(attack, View.of(run, Eavesdropper(links)), target)
+    found = gradients(attack, Knowledge.of(run, Eavesdropper(links)), target)
     assert off(found.value, true_gradients(run, Q)[found.k, target]) < 1e-10
     for sender in whole.in_links(target):
-        view = View.of(run, Eavesdropper(links - {(sender, target)}))
+        view = Knowledge.of(run, Eavesdropper(links - {(sender, target)}))
         reason = attack.applies(view, target)
         if name == "AsynDGM":
             assert reason == f"hears {len(links) - 1} of the {len(links)} links of agent {target}"
@@ -230,7 +230,7 @@ def test_without_one_link_the_telescoped_sum_is_off(name):
     network = cases.directed() if name in ONE_WAY else cases.undirected()
     Q = cases.Quadratics(seed=1, by_hand=True)
     run = record(algorithm, network, Q, iterations=200)
-    view = View.of(run, Eavesdropper())
+    view = Knowledge.of(run, Eavesdropper())
     target = 3 if name in ONE_WAY else 0
     whole = next(e.value for e in attack(view, target) if e.quantity == "gradient at optimum")
     place = {
@@ -246,12 +246,12 @@ def test_without_one_link_the_telescoped_sum_is_off(name):
 @pytest.mark.parametrize("attack", {type(a): a for a in BASELINES.values()}.values())
 def test_attacks_say_why_they_do_not_apply(attack):
     Q = cases.Quadratics(by_hand=True)
-    pdg = View.of(record(hg.PDGDS(), cases.undirected(), Q), Eavesdropper())
+    pdg = Knowledge.of(record(hg.PDGDS(), cases.undirected(), Q), Eavesdropper())
     assert "PDG-DS" in attack.applies(pdg, 0)
     algorithm = next(a for a, other in BASELINES.items() if type(other) is type(attack))
     run = record(algorithm, cases.undirected(), Q)
-    assert "belongs to the adversary" in attack.applies(View.of(run, Curious({0})), 0)
-    deaf = View.of(run, Eavesdropper([(2, 3)]))
+    assert "belongs to the adversary" in attack.applies(Knowledge.of(run, Curious({0})), 0)
+    deaf = Knowledge.of(run, Eavesdropper([(2, 3)]))
     assert "hears none of the 4 links out of agent 0" in attack.applies(deaf, 0)
 
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
-from hushgrad.privacy import Curious, Eavesdropper, View
+from hushgrad.privacy import Curious, Eavesdropper, Knowledge
 from hushgrad.privacy.attacks.gossip_reconstruction import (
     GossipReconstruction,
     knowledge,
     reconstruct,
 )
+from support import cases
 
 CASES = 20  # random graphs, problems and starts
 
@@ -125,7 +125,7 @@ def test_the_attack_reads_starts_from_the_messages_of_an_averaging_run():
     attack, claimed = GossipReconstruction(averaging=True), 0
     for seed in range(5):
         run = average(network(seed), x0)
-        view = View.of(run, Curious({0, 4}))
+        view = Knowledge.of(run, Curious({0, 4}))
         for target in set(range(10)) - {0, 4}:
             assert attack.applies(view, target) is None
             for estimate in attack(view, target):
@@ -152,7 +152,7 @@ def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, 
     for seed in range(CASES):
         run, g0 = descend(seed, lam)
         size = np.sqrt((g0**2).sum(1).mean())
-        view = View.of(run, Curious({0, 1}))
+        view = Knowledge.of(run, Curious({0, 1}))
         far = [i for i in range(10) if not any(view.hears(i, j) for j in view.out_links(i))]
         for target in far:
             assert attack.applies(view, target) is None
@@ -167,7 +167,7 @@ def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, 
 def test_large_steps_hide_the_gradients_of_agents_never_heard():
     for seed in range(CASES):
         run, _ = descend(seed, 0.5)
-        view = View.of(run, Curious({0}))
+        view = Knowledge.of(run, Curious({0}))
         far = [i for i in range(10) if not any(view.hears(i, j) for j in view.out_links(i))]
         assert far
         for target in far:
@@ -177,12 +177,12 @@ def test_large_steps_hide_the_gradients_of_agents_never_heard():
 def test_reconstruction_says_what_it_lacks():
     attack = GossipReconstruction()
     run, _ = descend(0, 1e-3)
-    assert "curious agent" in attack.applies(View.of(run, Eavesdropper()), 5)
-    assert "belongs to the adversary" in attack.applies(View.of(run, Curious({5})), 5)
+    assert "curious agent" in attack.applies(Knowledge.of(run, Eavesdropper()), 5)
+    assert "belongs to the adversary" in attack.applies(Knowledge.of(run, Curious({5})), 5)
     apart, _ = descend(0, 1e-3, x0=np.random.default_rng(0).normal(size=(10, 2)))
-    assert "start at different points" in attack.applies(View.of(apart, Curious({0})), 5)
+    assert "start at different points" in attack.applies(Knowledge.of(apart, Curious({0})), 5)
     Q = cases.Quadratics(by_hand=True)
     extra = hg.run(
         hg.EXTRA(), Q.problem, cases.undirected(), iterations=3, transcript=True, engine="agents"
     )
-    assert "EXTRA" in attack.applies(View.of(extra, Curious({0})), 6)
+    assert "EXTRA" in attack.applies(Knowledge.of(extra, Curious({0})), 6)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.privacy import Curious, Eavesdropper, Truth, View
+from hushgrad.privacy import Curious, Eavesdropper, Knowledge, Truth
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
 from hushgrad.privacy.attacks.pdg import net_inflow
 from hushgrad.privacy.attacks.span import Span
@@ -84,7 +84,7 @@ def test_the_flow_on_all_links_but_one_is_no_gradient(seeds):
     ratios = []
     for seed in seeds:
         run = recorded(PAPER["PDG-NDS"], seed, d=2, n=1000)
-        view, truth, lam = View.of(run, Eavesdropper()), Truth(run), 0.03
+        view, truth, lam = Knowledge.of(run, Eavesdropper()), Truth(run), 0.03
         for i in range(run.network.n_agents):
             whole, true = net_inflow(view, i).sum(axis=0), truth.at_optimum[i]
             assert np.linalg.norm(whole / lam - true) < 0.01 * np.linalg.norm(true)
@@ -119,7 +119,7 @@ def test_losses_of_rank_one_leak_their_feature_and_neither_position_nor_objectiv
         features = rng.normal(size=(m, 1, 3)) / 2
         problem = hg.problems.estimation_from(features, rng.normal(size=(m, 1)), sigma=0)
         run = recorded(PAPER[name], seed, d=3, n=150, problem=problem)
-        view = View.of(run, Eavesdropper())
+        view = Knowledge.of(run, Eavesdropper())
         for i in np.flatnonzero(run.network.graph.in_degree >= 2).tolist():
             (found,) = Span()(view, i)
             assert found.quantity == "direction"
@@ -154,7 +154,7 @@ def test_isotropic_splits_leave_span_directions_at_chance(seeds):
         truth, graph = Truth(run), run.network.graph
         for i in np.flatnonzero(graph.in_degree >= 3).tolist():
             two = graph.senders[graph.receivers == i][:2].tolist()
-            (found,) = Span()(View.of(run, Curious(two)), i)
+            (found,) = Span()(Knowledge.of(run, Curious(two)), i)
             g = truth.gradients(i)[found.k]
             cosines = (found.value * g).sum(axis=1) / np.linalg.norm(g, axis=1)
             squares.append(cosines**2)

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.privacy import drawing
 from hushgrad.privacy.page import page, write_page
+from support import cases
 
 STEP = hg.stepsizes.constant(0.1)
 VOID = {"meta", "circle", "line", "path"}  # what the page leaves unclosed, or closes by itself

@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
-from hushgrad.privacy import Curious, Eavesdropper, Truth, View
+from hushgrad.privacy import Curious, Eavesdropper, Knowledge, Truth
 from hushgrad.privacy.attacks import flow, fluctuations
 from hushgrad.privacy.attacks.drift import Drift
 from hushgrad.privacy.attacks.flow import Flow
@@ -21,6 +20,7 @@ from hushgrad.privacy.attacks.span import Span
 from hushgrad.privacy.attacks.spread import Spread
 from hushgrad.privacy.attacks.whitening import Whitening
 from hushgrad.privacy.attacks.whittle import Whittle
+from support import cases
 
 PAPER = hg.Network(hg.graphs.paper())
 FIG3 = hg.stepsizes.constant(0.02)  # with the paper's deviation ϱ/k²
@@ -62,7 +62,7 @@ def views(run, adversaries):
         truth = Truth(run, trial=trial)
         for target in range(run.network.n_agents):
             for adversary in adversaries(run, target):
-                yield View.of(run, adversary, trial=trial), truth, target
+                yield Knowledge.of(run, adversary, trial=trial), truth, target
 
 
 def beside(run):
@@ -70,7 +70,7 @@ def beside(run):
     for trial in range(len(run.trials)):
         truth = Truth(run, trial=trial)
         for j in range(run.network.n_agents):
-            view = View.of(run, Curious({j}), trial=trial)
+            view = Knowledge.of(run, Curious({j}), trial=trial)
             for target in view.in_links(j):
                 yield view, truth, target
 
@@ -107,7 +107,7 @@ def cosine(one, other):
 @pytest.mark.parametrize("name", FAMILY)
 def test_net_inflow_is_what_the_agent_keeps_to_itself(name):
     run = recorded(FAMILY[name], seed=1)
-    view, truth = View.of(run, Eavesdropper()), Truth(run)
+    view, truth = Knowledge.of(run, Eavesdropper()), Truth(run)
     for i in range(run.network.n_agents):
         x, h, F = truth.x[:, i], truth.h(i), net_inflow(view, i)
         if name == "PDG-DS":
@@ -118,7 +118,7 @@ def test_net_inflow_is_what_the_agent_keeps_to_itself(name):
 
 def test_summed_by_parts_net_inflow_and_positions_are_steps():
     run = recorded(FAMILY["PDG-DS"], seed=1)
-    view, truth = View.of(run, Eavesdropper()), Truth(run)
+    view, truth = Knowledge.of(run, Eavesdropper()), Truth(run)
     n = np.arange(run.iterations[-1])
     s = np.stack([np.interp(n, edges, [0, 1, 0]) for edges in ([0, 9, 50], [20, 90, 209])])
     for i in range(run.network.n_agents):
@@ -153,7 +153,7 @@ def test_flow_is_open_to_all_neighbours_together_and_closed_to_all_but_one():
         (adversary,) = neighbours(run, i)
         for absent in adversary.members:
             if others := adversary.members - {absent}:
-                reason = Flow().applies(View.of(run, Curious(others)), i)
+                reason = Flow().applies(Knowledge.of(run, Curious(others)), i)
                 assert reason is not None
                 assert f"links of agent {i}" in reason
 
@@ -161,7 +161,7 @@ def test_flow_is_open_to_all_neighbours_together_and_closed_to_all_but_one():
 def test_flow_needs_every_single_link():
     run = recorded(FAMILY["lazy"], seed=0, n=1500)
     for missing in [link for link in run.transcript.links if 3 in link]:
-        view = View.of(run, Eavesdropper(run.transcript.links - {missing}))
+        view = Knowledge.of(run, Eavesdropper(run.transcript.links - {missing}))
         assert Flow().applies(view, 3) == "hears 3 of the 4 links of agent 3"
 
 
@@ -242,7 +242,7 @@ def test_span_finds_gradients_through_the_mean_stepsize():
 
 def test_two_heard_messages_give_the_direction_and_no_position():
     run = recorded(FAMILY["PDG-DS"], 0)
-    view, truth = View.of(run, Eavesdropper([(0, 1), (0, 2)])), Truth(run)
+    view, truth = Knowledge.of(run, Eavesdropper([(0, 1), (0, 2)])), Truth(run)
     got = estimates(Span(), view, 0)
     assert set(got) == {"direction"}
     direction = got["direction"]
@@ -253,13 +253,13 @@ def test_two_heard_messages_give_the_direction_and_no_position():
 def test_late_directions_of_the_lazy_form_are_those_of_the_gradient_at_the_optimum():
     run = recorded_trials(FAMILY["lazy"], PAPER, 4000, 4)
     for trial in range(4):
-        view = View.of(run, Eavesdropper([(0, 1), (0, 2)]), trial=trial)
+        view = Knowledge.of(run, Eavesdropper([(0, 1), (0, 2)]), trial=trial)
         direction = estimates(Span(), view, 0)["direction"].value
         assert cosine(direction, Truth(run, trial=trial).at_optimum[0]) > 0.999
 
 
 def test_span_has_no_direction_in_one_dimension():
-    view = View.of(recorded(FAMILY["PDG-DS"], d=1), Eavesdropper())
+    view = Knowledge.of(recorded(FAMILY["PDG-DS"], d=1), Eavesdropper())
     assert "d ≥ 2" in Span().applies(view, 0)
     assert "d ≥ 2" in ObjectiveFit().applies(view, 0)
 
@@ -267,11 +267,13 @@ def test_span_has_no_direction_in_one_dimension():
 def test_span_needs_two_messages_and_three_of_the_square_form():
     star = hg.Network(hg.graphs.star(4))
     leaf = recorded(FAMILY["PDG-DS"], net=star)
-    assert Span().applies(View.of(leaf, Eavesdropper()), 1).startswith("hears 1 of the messages")
+    assert (
+        Span().applies(Knowledge.of(leaf, Eavesdropper()), 1).startswith("hears 1 of the messages")
+    )
     square = recorded(FAMILY["square"], 0)
     two, three = [(0, 1), (0, 2)], [(0, 1), (0, 2), (0, 3)]
-    assert "3 needed" in Span().applies(View.of(square, Eavesdropper(two)), 0)
-    assert Span().applies(View.of(square, Eavesdropper(three)), 0) is None
+    assert "3 needed" in Span().applies(Knowledge.of(square, Eavesdropper(two)), 0)
+    assert Span().applies(Knowledge.of(square, Eavesdropper(three)), 0) is None
 
 
 def test_rank_one_losses_leak_their_feature_and_no_position():
@@ -279,7 +281,7 @@ def test_rank_one_losses_leak_their_feature_and_no_position():
     features, answers = rng.normal(size=(5, 1, 3)), rng.normal(size=(5, 1))
     problem = hg.problems.estimation_from(features, answers, sigma=0)
     run = hg.run(FAMILY["PDG-DS"], problem, PAPER, iterations=100, transcript=True, engine="agents")
-    view = View.of(run, Eavesdropper())
+    view = Knowledge.of(run, Eavesdropper())
     for i in range(5):
         got = estimates(Span(), view, i)
         assert set(got) == {"direction"}
@@ -291,7 +293,7 @@ def test_rank_one_losses_leak_their_feature_and_no_position():
 def test_isotropic_splits_put_directions_at_chance_for_two_colluders(d):
     stepsize = hg.stepsizes.diminishing(0.2)
     run = recorded(hg.PDGDS(stepsize=stepsize, split=hg.splits.isotropic()), d=d, n=400)
-    view, truth = View.of(run, Curious({1, 2})), Truth(run)
+    view, truth = Knowledge.of(run, Curious({1, 2})), Truth(run)
     direction = estimates(Span(), view, 0)["direction"]
     square = cosine(direction.value, truth.gradients(0)[direction.k]) ** 2
     # a random unit vector has mean 1/d here, variance 2(d − 1)/d²(d + 2)
@@ -445,7 +447,7 @@ def test_covariances_at_all_lags_follow_from_the_weights(name, net):
     ratio = 0.75
     fading = hg.stepsizes.constant(0.02, deviation=hg.stepsizes.geometric(ratio))
     algorithm = FAMILY.get(name) or hg.PDGNDS(stepsize=fading)
-    view = View.of(recorded(algorithm, n=3, net=net), Curious({0}))
+    view = Knowledge.of(recorded(algorithm, n=3, net=net), Curious({0}))
     pairs = fluctuations.pairs_of(view)
     rng = np.random.default_rng(1)
     g = rng.normal(size=net.n_agents)
@@ -535,7 +537,7 @@ def test_spread_knows_what_it_does_not_know():
 )
 def test_spread_starves_where_nothing_fluctuates(options, reason):
     run = recorded(hg.PDGNDS(**{"stepsize": FIG3} | options), n=50)
-    assert reason in Spread().applies(View.of(run, Curious({1})), 0)
+    assert reason in Spread().applies(Knowledge.of(run, Curious({1})), 0)
 
 
 def test_constant_splits_and_deviations_drawn_once_leave_only_rounding():
@@ -545,7 +547,7 @@ def test_constant_splits_and_deviations_drawn_once_leave_only_rounding():
     )
     size = {}
     for name, algorithm in {"paper": FAMILY["lazy"], "quiet": quiet}.items():
-        view = View.of(recorded_trials(algorithm, PAPER, 4000, 4), Curious({1}))
+        view = Knowledge.of(recorded_trials(algorithm, PAPER, 4000, 4), Curious({1}))
         late = slice(3000, 4000)
         r = fluctuations.seen(view, fluctuations.pairs_of(view))[late]
         size[name] = np.abs(fluctuations.without_course(r, late)).max()
@@ -601,7 +603,7 @@ def test_whitening_reads_directions_under_constant_splits_and_no_sizes(name):
     cosines = whitening_cosines(run)
     assert np.median(cosines) > 0.96
     assert (cosines > 0.96).mean() > 0.6
-    got = Whitening()(View.of(run, Curious({1})), 0)
+    got = Whitening()(Knowledge.of(run, Curious({1})), 0)
     assert {e.quantity for e in got} == {"direction"}
 
 
@@ -610,7 +612,7 @@ def test_whitening_starves_on_a_deviation_drawn_once():
     quiet = hg.PDGNDS(
         stepsize=hg.stepsizes.constant(0.02, once), split=hg.splits.private_constant()
     )
-    view = View.of(recorded(quiet, n=50), Curious({1}))
+    view = Knowledge.of(recorded(quiet, n=50), Curious({1}))
     assert "do not keep fluctuating" in Whitening().applies(view, 0)
 
 
@@ -656,11 +658,13 @@ def test_an_agent_linked_to_all_reads_gradients_in_the_drift_whatever_the_split(
 
 def test_drift_needs_public_means_diminishing_stepsizes_and_enough_equations():
     private = recorded(hg.PDGDS(split=hg.splits.private_constant()), n=20)
-    assert "private" in Drift().applies(View.of(private, Curious({0})), 1)
-    assert "PDG-NDS" in Drift().applies(View.of(recorded(FAMILY["lazy"], n=20), Curious({0})), 1)
+    assert "private" in Drift().applies(Knowledge.of(private, Curious({0})), 1)
+    assert "PDG-NDS" in Drift().applies(
+        Knowledge.of(recorded(FAMILY["lazy"], n=20), Curious({0})), 1
+    )
     ring = recorded(FAMILY["PDG-DS"], n=2000, net=hg.Network(hg.graphs.ring(6)), engine="stacked")
-    assert "too few" in Drift().applies(View.of(ring, Curious({0})), 1)
-    assert Drift().applies(View.of(ring, Curious({0, 2, 4})), 1) is None
+    assert "too few" in Drift().applies(Knowledge.of(ring, Curious({0})), 1)
+    assert Drift().applies(Knowledge.of(ring, Curious({0, 2, 4})), 1) is None
 
 
 # ---- masks

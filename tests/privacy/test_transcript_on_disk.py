@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import InputError
-from hushgrad.privacy import Eavesdropper, Truth, View
-from hushgrad.simulate import book
+from hushgrad.privacy import Eavesdropper, Knowledge, Truth
+from hushgrad.simulate import recording as book
+from support import cases
 
 D = 3
 PROBLEM = hg.problems.estimation(n_agents=7, d=D)
@@ -165,7 +165,7 @@ def test_ten_million_messages_are_kept_without_failing():
     (channel,) = run.transcript.channels
     assert is_on_disk(channel.values)
     assert channel.values.nbytes > book.MEMORY
-    view = View.of(run, Eavesdropper())
+    view = Knowledge.of(run, Eavesdropper())
     truth = Truth(run)
     i = 5
     sent = sum(view.sent(i, j) for j in view.out_links(i))

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
-from hushgrad.privacy import Curious, Eavesdropper, Estimate, Truth, View
+from hushgrad.privacy import Curious, Eavesdropper, Estimate, Knowledge, Truth
 from hushgrad.privacy.attacks.optimum import Optimum
 from hushgrad.privacy.prior import lucky_sine
 from hushgrad.privacy.verdict import ALIGNED, Evidence, Judge, best, verdict
+from support import cases
 
 N = 12
 Q = cases.Quadratics(seed=4, by_hand=True)
@@ -32,7 +32,7 @@ def estimate(quantity, value, k=None, target=0):
 
 
 def judged(run, estimate, adversary=None, **options):
-    view = View.of(run, adversary or Eavesdropper())
+    view = Knowledge.of(run, adversary or Eavesdropper())
     return {e.quantity: e for e in Judge(Truth(run), **options)(view, estimate)}
 
 
@@ -218,8 +218,8 @@ def test_of_equally_exact_estimates_the_largest_is_shown():
 
 def test_everyone_else_together_knows_the_gradient_without_a_message():
     run = record(Q.problem, iterations=40)
-    everyone = View.of(run, Curious(range(1, cases.M)))
+    everyone = Knowledge.of(run, Curious(range(1, cases.M)))
     theta = run.trace[0, -1, 1:].mean(axis=0)
     (found,) = Optimum()(everyone, 0)
     np.testing.assert_allclose(found.value, -Q.g(np.tile(theta, (cases.M, 1)))[1:].sum(axis=0))
-    assert "2 honest agents" in Optimum().applies(View.of(run, Curious(range(2, cases.M))), 0)
+    assert "2 honest agents" in Optimum().applies(Knowledge.of(run, Curious(range(2, cases.M))), 0)

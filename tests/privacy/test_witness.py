@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
 from hushgrad.privacy import Truth
 from hushgrad.privacy.witness import witness
+from support import cases
 
 LN2 = math.log(2)
 FIG3 = hg.stepsizes.constant(0.02)

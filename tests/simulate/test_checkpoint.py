@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import InputError
+from support import cases
 
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
@@ -107,10 +107,10 @@ trials = 20
 
 
 def hushgrad(folder, *arguments):
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    constants = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
     command = [sys.executable, "-m", "hushgrad", "run", "study.toml", *arguments]
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command, cwd=folder, env=constants, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import cases
 import hushgrad as hg
 from hushgrad.errors import DivergedError, InputError
+from support import cases
 
 Q = cases.Quadratics()
 NETWORK = cases.undirected()

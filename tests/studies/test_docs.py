@@ -7,14 +7,14 @@ import pytest
 
 from hushgrad import masks, splits, stepsizes
 from hushgrad.masks import ZeroSum
-from hushgrad.simulate.export import FORMATS
+from hushgrad.report.export import FORMATS
+from hushgrad.schema.algorithms import algorithm_classes
+from hushgrad.schema.builders import builders, parameters
 from hushgrad.simulate.run import run
 from hushgrad.splits import Split
 from hushgrad.stepsizes import Deviation, Schedule
 from hushgrad.studies import parse_study
 from hushgrad.studies.check import NOT_IN_RUN, graph_builders, problem_builders
-from hushgrad.tables.algorithms import algorithm_classes
-from hushgrad.tables.schema import builders, parameters
 
 DOCS = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
 FUNCTIONS = {

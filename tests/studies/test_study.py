@@ -7,8 +7,8 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import StudyError
+from hushgrad.schema.toml import to_toml
 from hushgrad.studies import load_study, parse_study
-from hushgrad.tables.toml import to_toml
 
 TEXT = """
 [network]

@@ -44,7 +44,7 @@ def agent(
     Every round is in the journal before it is sent, so whatever ends the program, the same command
     continues the run where it stood. Ctrl-C and SIGTERM leave after the present round.
     """
-    from hushgrad.runtime.command import run_agent
+    from hushgrad.network.ops.command import run_agent
 
     is_json = output is Format.JSON
     raise typer.Exit(

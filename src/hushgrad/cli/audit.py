@@ -185,8 +185,8 @@ def _designs(built: Built, name: str) -> dict[str, Algorithm]:
 
 def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
     from hushgrad.privacy.page import write_page
-    from hushgrad.simulate.export import strict_json
-    from hushgrad.simulate.plots import replacing
+    from hushgrad.report.export import strict_json
+    from hushgrad.report.plots import replacing
 
     page = write_page(audits, out / f"{name}-audit.html", heading=f"Privacy audit: {name}")
     document = out / f"{name}-audit.json"

@@ -11,7 +11,7 @@ from hushgrad.cli.terminal import Format, OutputFormat, print_json
 from hushgrad.console import FAILED, console
 
 if TYPE_CHECKING:
-    from hushgrad.runtime.doctor import Finding
+    from hushgrad.network.ops.doctor import Check
 
 EPILOG = """
 [bold]Example[/bold]
@@ -36,11 +36,11 @@ def doctor(
     directory, ports, and of every neighbour with an address: whether it answers, is who it should
     be, runs the same, and has the same time.
     """
-    from hushgrad.runtime.agentfile import load_config
-    from hushgrad.runtime.doctor import examine
+    from hushgrad.network.config.file import load_config
+    from hushgrad.network.ops.doctor import examine
 
     config = load_config(file)
-    found: list[Finding] = []
+    found: list[Check] = []
     for finding in examine(config, timeout=timeout):
         found.append(finding)
         if output is Format.TEXT:
@@ -56,7 +56,7 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Check) -> None:
     """One line, as soon as it is known: neighbours may take a while."""
     from rich.text import Text
 

@@ -13,7 +13,7 @@ from hushgrad.console import console, note, say
 from hushgrad.errors import IdentityError, InputError
 
 if TYPE_CHECKING:
-    from hushgrad.runtime.identity import Certificate
+    from hushgrad.network.keys.identity import Certificate
 
 COMMANDS = ("new", "show", "trust")
 HELP = "Make an agent's key and certificate, show a certificate, trust a neighbour's."
@@ -46,7 +46,7 @@ def new(
     neighbours, by mail or any other way; nobody needs to keep it secret, but both sides compare
     its fingerprint. What is there already is never overwritten.
     """
-    from hushgrad.runtime.identity import DAYS, mint
+    from hushgrad.network.keys.identity import DAYS, mint
 
     identity = mint(out, name, days=DAYS if days is None else days)
     files = {"key": str(identity.key_path), "certificate": str(identity.certificate_path)}
@@ -63,7 +63,7 @@ def show(
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Show whose a certificate is, its fingerprint and its dates."""
-    from hushgrad.runtime.identity import load_certificate
+    from hushgrad.network.keys.identity import load_certificate
 
     certificate = load_certificate(file)
     if output is Format.JSON:
@@ -105,7 +105,7 @@ def trust(
     The certificate is copied into the directory of trusted ones, and the lines for agent.toml are
     printed. A fingerprint counts only if it came another way than the file, such as by telephone.
     """
-    from hushgrad.runtime.identity import load_certificate
+    from hushgrad.network.keys.identity import load_certificate
 
     certificate = load_certificate(file)
     if name is not None and name != certificate.name:
@@ -146,7 +146,7 @@ def _compare(certificate: Certificate, fingerprint: str | None) -> None:
 
 def _keep(certificate: Certificate, directory: Path) -> Path:
     """Put it among the trusted ones, where there is no other of that name."""
-    from hushgrad.runtime.identity import load_certificate
+    from hushgrad.network.keys.identity import load_certificate
 
     path = directory / f"{certificate.name}.crt"
     try:

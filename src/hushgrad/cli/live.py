@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hushgrad.console import console
 
 if TYPE_CHECKING:
-    from hushgrad.runtime.local import AgentRow
+    from hushgrad.network.local.processes import AgentRow
 
 MOST_ROWS = 20  # of a table that fits a screen; of more agents those that are behind
 

@@ -49,12 +49,12 @@ class Files:
     def write(self, runs: Sequence[Run], sub: str = "") -> None:
         """Export and save runs, perhaps into a directory of their own."""
         if self.directory is not None and self.formats:
-            from hushgrad.simulate.export import export
+            from hushgrad.report.export import export
 
             into = self.directory / sub
             self.written += export(runs, into, self.formats, name=self.name, title=self.name)
         if self.save is not None:
-            from hushgrad.simulate.plots import folder
+            from hushgrad.report.plots import folder
 
             into = folder(self.save / sub)
             names = [slug(run.label) for run in runs]
@@ -76,8 +76,8 @@ def files_for(
     elif directory is None and chosen is not None:
         directory = Path()
     if chosen is not None:
-        from hushgrad.simulate.export import FORMATS
-        from hushgrad.tables.places import suggestion
+        from hushgrad.report.export import FORMATS
+        from hushgrad.schema.places import suggestion
 
         for unknown in [f for f in chosen if f not in FORMATS]:
             raise InputError(

@@ -143,7 +143,7 @@ def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int
     """Of processes there is one network at a time in a study's directory."""
     if engine is not Engine.PROCESSES:
         return nullcontext()
-    from hushgrad.runtime.local import only_one
+    from hushgrad.network.local.processes import only_one
 
     return only_one(keep.directory.with_suffix(".lock"))
 
@@ -180,7 +180,7 @@ def _run_sweep(
 ) -> list[dict[str, Any]]:
     """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
     from hushgrad.cli.report import records_of
-    from hushgrad.simulate.plots import folder
+    from hushgrad.report.plots import folder
     from hushgrad.studies import Table
 
     records: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ from hushgrad.console import console, shown_vector
 from hushgrad.errors import InputError
 
 if TYPE_CHECKING:
-    from hushgrad.runtime.config import Address, AgentConfig
+    from hushgrad.network.config.model import Address, AgentConfig
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -36,21 +36,21 @@ def status(
     It is read from the state directory, whether the agent runs or not. Of an agent that runs and
     serves metrics, also whom it is connected to and for whom it waits.
     """
-    from hushgrad.runtime.result import read_result
-    from hushgrad.runtime.standing import read_standing
+    from hushgrad.network.ops.result import read_result
+    from hushgrad.network.state.position import read_position
 
     config = None if place.is_dir() else _config(place)
-    standing = read_standing(place if config is None else config.state)
-    if standing is None and config is None:
+    position = read_position(place if config is None else config.state)
+    if position is None and config is None:
         raise InputError(f"'{place}' is no state directory: no agent was ever started there.")
     document: dict[str, Any] = {"agent": config.name, "run": config.run.id} if config else {}
-    document |= {"started": standing is not None}
-    if standing is not None:
-        document |= asdict(standing) | {"summary": standing.summary}
-        if standing.is_running and config is not None and config.metrics is not None:
+    document |= {"started": position is not None}
+    if position is not None:
+        document |= asdict(position) | {"summary": position.summary}
+        if position.is_running and config is not None and config.metrics is not None:
             document["live"] = _ask(config.metrics)
     result = read_result(place / "result" if config is None else config.result)
-    n_starts = standing.starts if standing is not None and standing.is_running else 0
+    n_starts = position.starts if position is not None and position.is_running else 0
     if result is not None and result.incarnation >= n_starts:  # not that of a start before
         document["result"] = result.document() | {"summary": result.summary}
     if output is Format.JSON:
@@ -60,7 +60,7 @@ def status(
 
 
 def _config(path: Path) -> AgentConfig:
-    from hushgrad.runtime.agentfile import load_config
+    from hushgrad.network.config.file import load_config
 
     return load_config(path)
 

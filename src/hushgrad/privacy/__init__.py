@@ -2,7 +2,16 @@
 
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks.base import Attack, Estimate
+from hushgrad.privacy.knowledge import Knowledge, Own
 from hushgrad.privacy.truth import Truth
-from hushgrad.privacy.view import Own, View
 
-__all__ = ["Adversary", "Attack", "Curious", "Eavesdropper", "Estimate", "Own", "Truth", "View"]
+__all__ = [
+    "Adversary",
+    "Attack",
+    "Curious",
+    "Eavesdropper",
+    "Estimate",
+    "Knowledge",
+    "Own",
+    "Truth",
+]

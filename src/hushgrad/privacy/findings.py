@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.verdict import Evidence, Verdict, best, verdict
-from hushgrad.simulate.export import strict_json
+from hushgrad.report.export import strict_json
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
 

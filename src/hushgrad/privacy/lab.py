@@ -10,16 +10,16 @@ from functools import cached_property
 from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks import Attack
+from hushgrad.privacy.knowledge import Knowledge, Own
 from hushgrad.privacy.places import recovered_place, true_places
 from hushgrad.privacy.truth import Truth
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
-from hushgrad.privacy.view import Own, View
 from hushgrad.simulate.result import Run
 from hushgrad.simulate.run import run as simulate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AttackOutcome:
     """What one adversary gets of one agent."""
 
     evidence: tuple[Evidence, ...]  # of every attack that could be tried
@@ -52,14 +52,14 @@ class Lab:
         self.truth = Truth(self.run, trial=self.row)
         self.places = true_places(self.run.problem)
         self._judge = Judge(self.truth, at=at)
-        self._views: tuple[Adversary, View] | None = None
+        self._views: tuple[Adversary, Knowledge] | None = None
         self._known: dict[int, Own] = {}
-        self._outcomes: dict[tuple[Adversary, int], Outcome] = {}
+        self._outcomes: dict[tuple[Adversary, int], AttackOutcome] = {}
 
     @cached_property
-    def everything(self) -> View:
+    def everything(self) -> Knowledge:
         """What an eavesdropper on every link has."""
-        return View.of(self.run, Eavesdropper(), trial=self.row)
+        return Knowledge.of(self.run, Eavesdropper(), trial=self.row)
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Who sends to agent i or hears it, those two hops away included where they do."""
@@ -70,18 +70,21 @@ class Lab:
         masks = getattr(self.run.algorithm, "masking", None)
         return () if masks is None else masks.partners(i, self.run.network.n_agents)
 
-    def view(self, adversary: Adversary) -> View:
+    def view(self, adversary: Adversary) -> Knowledge:
         if self._views is None or self._views[0] != adversary:
-            self._views = adversary, View.of(self.run, adversary, trial=self.row, known=self._known)
+            self._views = (
+                adversary,
+                Knowledge.of(self.run, adversary, trial=self.row, known=self._known),
+            )
         return self._views[1]
 
-    def outcome(self, adversary: Adversary, target: int) -> Outcome:
+    def outcome(self, adversary: Adversary, target: int) -> AttackOutcome:
         """All attacks of the adversary on the target, judged."""
         if (adversary, target) not in self._outcomes:
             self._outcomes[adversary, target] = self._attack(self.view(adversary), target)
         return self._outcomes[adversary, target]
 
-    def _attack(self, view: View, target: int) -> Outcome:
+    def _attack(self, view: Knowledge, target: int) -> AttackOutcome:
         refusals = {a.name: a.applies(view, target) for a in self.attacks}
         tried = [a for a in self.attacks if refusals[a.name] is None]
         estimates = [e for a in tried for e in a(view, target)]
@@ -90,7 +93,7 @@ class Lab:
         place = None
         if self.places is not None and by is not None and verdict(evidence) == "exposed":
             place = recovered_place(by.attack, estimates, self.truth.solution)
-        return Outcome(
+        return AttackOutcome(
             evidence=evidence,
             tried=tuple(a.name for a in tried),
             refused={name: reason for name, reason in refusals.items() if reason is not None},

@@ -17,27 +17,27 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.privacy.truth import Truth
-from hushgrad.privacy.view import View
 
 type Floats = NDArray[np.float64]
 
 _ANGLES = 200_001  # grid on [0, π/2]
 
 
-def gradient_guesses(view: View, k: NDArray[np.int64]) -> list[Floats]:
+def gradient_guesses(view: Knowledge, k: NDArray[np.int64]) -> list[Floats]:
     """Of g_i^k, (len(k), d) each."""
     own = [view.own(j).gradients[k] for j in sorted(view.members)]
     return _guesses(view, np.zeros((len(k), view.dim)), own)
 
 
-def optimum_guesses(view: View, theta: Floats) -> list[Floats]:
+def optimum_guesses(view: Knowledge, theta: Floats) -> list[Floats]:
     """Of g_i(θ*), (d,) each."""
     own = [view.own(j).gradient(theta) for j in sorted(view.members)]
     return _guesses(view, np.zeros(view.dim), own)
 
 
-def _guesses(view: View, zero: Floats, own: list[Floats]) -> list[Floats]:
+def _guesses(view: Knowledge, zero: Floats, own: list[Floats]) -> list[Floats]:
     if not own:
         return [zero]
     others = view.n_agents - len(own)
@@ -54,7 +54,7 @@ def curvature_guesses(truth: Truth, target: int) -> list[Floats]:
     return [zero, np.mean(known, axis=0)] if known else [zero]
 
 
-def position_guesses(view: View, theta: Floats, k: NDArray[np.int64]) -> list[Floats]:
+def position_guesses(view: Knowledge, theta: Floats, k: NDArray[np.int64]) -> list[Floats]:
     """Of x_i^k, (len(k), d) each."""
     own = [view.own(j).x[k] for j in sorted(view.members)]
     rest = np.broadcast_to(theta, (len(k), view.dim))

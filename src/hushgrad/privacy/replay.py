@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.masking import agent_masks, mask_sizes
+from hushgrad.agent.single import Local, OneAgent
 from hushgrad.algorithms.base import Private, Stepping
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import PrivacyError
 from hushgrad.exchange import Array, Columns
 from hushgrad.masks import Mask
-from hushgrad.simulate.agent import Local, OneAgent
-from hushgrad.simulate.masking import agent_masks, mask_sizes
+from hushgrad.simulate.in_memory import local_agents
 from hushgrad.simulate.result import Run
-from hushgrad.simulate.team import locals_of
 
 type Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def weights(agent: Replay, algorithm: Any) -> dict[int, Floats] | None:
 
 def replays(run: Run, row: int, agents: Iterable[int]) -> dict[int, Replay]:
     """Some agents of one trial of a recorded run."""
-    locals_ = locals_of(
+    locals_ = local_agents(
         run.algorithm, run.problem, run.network, seed=run.seed, trial=int(run.trials[row])
     )
     n = trace_of(run, row).shape[0] - 1

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.privacy.attacks.base import Estimate
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.privacy.prior import (
     curvature_guesses,
     gradient_guesses,
@@ -30,7 +31,6 @@ from hushgrad.privacy.prior import (
     position_guesses,
 )
 from hushgrad.privacy.truth import Truth
-from hushgrad.privacy.view import View
 
 type Floats = NDArray[np.float64]
 type Verdict = Literal["exposed", "direction exposed", "not recovered"]
@@ -103,7 +103,7 @@ class Judge:
     def __init__(self, truth: Truth, *, at: Sequence[int] | None = None):
         self.truth, self.at = truth, at
 
-    def __call__(self, view: View, estimate: Estimate) -> tuple[Evidence, ...]:
+    def __call__(self, view: Knowledge, estimate: Estimate) -> tuple[Evidence, ...]:
         """What an estimate is worth; nothing where there is no truth to compare with."""
         if estimate.k is not None:
             kept = slice(None) if self.at is None else np.isin(estimate.k, self.at)
@@ -122,7 +122,7 @@ class Judge:
             case _:
                 return ()
 
-    def _series(self, view: View, e: Estimate, k: NDArray[np.int64]) -> tuple[Evidence, ...]:
+    def _series(self, view: Knowledge, e: Estimate, k: NDArray[np.int64]) -> tuple[Evidence, ...]:
         truth, i = self.truth, e.target
         if e.quantity == "position":
             return (self._compared(e, truth.x[k, i], position_guesses(view, truth.solution, k)),)
@@ -134,7 +134,7 @@ class Judge:
         h = truth.lam(i)[k, None] * g
         return self._compared(e, h, [0.0 * h]), self._aligned(e, g)
 
-    def _at_optimum(self, view: View, e: Estimate) -> tuple[Evidence, ...]:
+    def _at_optimum(self, view: Knowledge, e: Estimate) -> tuple[Evidence, ...]:
         g = self.truth.at_optimum[e.target]
         if e.quantity == "direction":
             return (self._aligned(e, g),)
@@ -147,7 +147,7 @@ class Judge:
         found = self._compared(e, g, guesses)
         return (found, self._aligned(e, g)) if found.error < found.guess else (found,)
 
-    def _objective(self, view: View, e: Estimate) -> tuple[Evidence, ...]:
+    def _objective(self, view: Knowledge, e: Estimate) -> tuple[Evidence, ...]:
         """H_i, g_i(θ*), and both together, which is f_i: where θ has its origin plays no part."""
         H, q = e.value[:, :-1], e.value[:, -1]
         gradient = replace(e, quantity="gradient at optimum", value=H @ self.truth.solution + q)

@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrad.agent.single import AgentDriver, Local, Payload
 from hushgrad.algorithms.base import Private
 from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.algorithms.pdg_nds import PDGNDS
 from hushgrad.draws import Stream
 from hushgrad.errors import PrivacyError
 from hushgrad.privacy.replay import Replay, replays, stepsizes, trace_of
-from hushgrad.simulate.agent import AgentDriver, Local, Payload
 from hushgrad.simulate.result import Run
 from hushgrad.stepsizes import Bursts, Deviation, Harmonic, NoDeviation, Schedule
 

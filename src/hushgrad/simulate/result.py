@@ -108,7 +108,7 @@ class Run:
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Any:
         """The error against iterations, median and band; written to `path` by its ending."""
-        from hushgrad.simulate.plots import plot_runs
+        from hushgrad.report.plots import plot_runs
 
         return plot_runs([self], path, **options)
 
@@ -221,7 +221,7 @@ class Comparison:
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Any:
         """All medians and bands in one picture; written to `path` by its ending."""
-        from hushgrad.simulate.plots import plot_runs
+        from hushgrad.report.plots import plot_runs
 
         return plot_runs(self.runs, path, **options)
 

@@ -13,16 +13,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrad.agent.masking import mask_risks
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
-from hushgrad.simulate.book import Book
 from hushgrad.simulate.checkpoint import Checkpoint, digest
-from hushgrad.simulate.masking import mask_risks
-from hushgrad.simulate.order import LOST, Order, Outcome
 from hushgrad.simulate.progress import Progress
+from hushgrad.simulate.recording import Recording
+from hushgrad.simulate.request import LOST, Outcome, RunRequest
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.transcript import Transcript
 
@@ -48,7 +48,7 @@ def run(
     engine: Engine = "stacked",
     label: str | None = None,
     checkpoint: str | Path | None = None,
-    driver: Callable[[Order], Outcome] | None = None,
+    driver: Callable[[RunRequest], Outcome] | None = None,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -100,7 +100,7 @@ def run(
     name = label or algorithm.label
     with Progress(progress, name, n_iterations * len(numbers)) as bar:
         outcome = (driver or driver_of(engine))(
-            Order(
+            RunRequest(
                 algorithm=algorithm,
                 problem=problem,
                 network=network,
@@ -109,7 +109,7 @@ def run(
                 x0=start,
                 samples=samples,
                 metrics=dict(metrics or {}),
-                book=Book(len(numbers), n_iterations) if transcript else None,
+                recording=Recording(len(numbers), n_iterations) if transcript else None,
                 tick=bar.tick,
                 checkpoint=Checkpoint(
                     None if checkpoint is None else Path(checkpoint),
@@ -161,13 +161,13 @@ def run(
     )
 
 
-def driver_of(engine: Engine) -> Callable[[Order], Outcome]:
+def driver_of(engine: Engine) -> Callable[[RunRequest], Outcome]:
     """What runs the agents of an order."""
     if engine == "stacked":
         optional("jax", "sim")
-        from hushgrad.simulate.stacked import simulate
+        from hushgrad.simulate.stacked.driver import simulate
     else:
-        from hushgrad.simulate.team import simulate
+        from hushgrad.simulate.in_memory import simulate
     return simulate
 
 

@@ -12,11 +12,11 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import HushgradError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.schema.algorithms import build_algorithm, without
+from hushgrad.schema.builders import Builder, check_call, parameters
+from hushgrad.schema.places import Findings, Source, shown
+from hushgrad.schema.references import load
 from hushgrad.studies.check import GRAPH_KEYS, WEIGHT_KEYS, graph_builders, problem_builders
-from hushgrad.tables.algorithms import build_algorithm, without
-from hushgrad.tables.places import Findings, Source, shown
-from hushgrad.tables.references import load
-from hushgrad.tables.schema import Builder, check_call, parameters
 
 type Table = Mapping[str, Any]
 

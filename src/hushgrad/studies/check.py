@@ -9,11 +9,11 @@ from hushgrad import graphs, problems
 from hushgrad.graphs import Graph
 from hushgrad.mixing import RULES
 from hushgrad.problems import Problem
+from hushgrad.schema.algorithms import check_algorithm, without
+from hushgrad.schema.builders import Builder, builders, check_call, check_value
+from hushgrad.schema.places import Findings, Keys, shown
+from hushgrad.schema.references import is_reference
 from hushgrad.simulate.run import run
-from hushgrad.tables.algorithms import check_algorithm, without
-from hushgrad.tables.places import Findings, Keys, shown
-from hushgrad.tables.references import is_reference
-from hushgrad.tables.schema import Builder, builders, check_call, check_value
 
 TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
 GRAPH_KEYS = ("graph", "edges", "file")
@@ -157,7 +157,7 @@ def _output(findings: Findings, table: Table) -> None:
     if "directory" in table:
         check_value(findings, str, table["directory"], (*here, "directory"))
     if "formats" in table:
-        from hushgrad.simulate.export import FORMATS
+        from hushgrad.report.export import FORMATS
 
         check_value(findings, list[str], table["formats"], (*here, "formats"))
         formats: list[Any] = table["formats"] if isinstance(table["formats"], list) else []

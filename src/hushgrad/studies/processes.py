@@ -6,7 +6,7 @@ import tomllib
 from functools import partial
 
 from hushgrad.errors import StudyError
-from hushgrad.runtime.local import Processes, Watch
+from hushgrad.network.local.processes import Processes, Watch
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 from hushgrad.studies.study import Study

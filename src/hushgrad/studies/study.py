@@ -17,6 +17,10 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import StudyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.schema.algorithms import algorithm_class, algorithm_classes
+from hushgrad.schema.places import Findings, Source
+from hushgrad.schema.references import is_reference
+from hushgrad.schema.toml import to_toml
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run, summary
 from hushgrad.simulate.run import run
@@ -30,10 +34,6 @@ from hushgrad.studies.build import (
 from hushgrad.studies.check import check_tables
 from hushgrad.studies.sweep import SweepRow, Table
 from hushgrad.studies.unfinished import Unfinished
-from hushgrad.tables.algorithms import algorithm_class, algorithm_classes
-from hushgrad.tables.places import Findings, Source
-from hushgrad.tables.references import is_reference
-from hushgrad.tables.toml import to_toml
 
 type Watch = bool | Callable[[int, int], None] | None
 

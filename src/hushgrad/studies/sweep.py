@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hushgrad.errors import StudyError
-from hushgrad.tables.places import Source, allowed_names, shown, suggestion
-from hushgrad.tables.schema import PARTS, Builder, builders, parameters, part_of
+from hushgrad.schema.builders import PARTS, Builder, builders, parameters, part_of
+from hushgrad.schema.places import Source, allowed_names, shown, suggestion
 
 if TYPE_CHECKING:
     from hushgrad.studies.study import Study

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Quantity = Literal[
     "gradient",  # g_i^k, (len(k), d)
@@ -45,9 +45,9 @@ class Attack(abc.ABC):
     title: ClassVar[str]  # as a report prints it
 
     @abc.abstractmethod
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         """None where the attack can be tried, else why not, in plain words."""
 
     @abc.abstractmethod
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         """What is learned of `target`; call only where `applies` gives None."""

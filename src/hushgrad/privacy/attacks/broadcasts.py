@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
@@ -26,32 +26,32 @@ class Broadcast:
     exchange: int = 0
     pushed: bool = False
 
-    def matrix(self, view: View) -> Floats:
+    def matrix(self, view: Knowledge) -> Floats:
         """A, (m, m)."""
         return view.network.matrix(view.algorithm.needs[self.letter])
 
-    def said(self, view: View, j: int) -> Floats:
+    def said(self, view: Knowledge, j: int) -> Floats:
         """t_j^k, (n, numbers), from the first link out of j that is heard."""
         receiver = ears(view, j)[0]
         sent = view.sent(j, receiver, round=self.round, exchange=self.exchange)
         return sent / self.matrix(view)[receiver, j] if self.pushed else sent
 
-    def carried(self, view: View, j: int, i: int) -> Floats:
+    def carried(self, view: Knowledge, j: int, i: int) -> Floats:
         """a_ij t_j^k, (n, numbers): what j gives to i, heard on the link or known from another."""
         if self.pushed and view.hears(j, i):
             return view.sent(j, i, round=self.round, exchange=self.exchange)
         return self.matrix(view)[i, j] * self.said(view, j)
 
-    def received(self, view: View, i: int) -> Floats:
+    def received(self, view: Knowledge, i: int) -> Floats:
         """Σ_{j≠i} a_ij t_j^k, (n, numbers)."""
         return np.sum([self.carried(view, j, i) for j in view.in_links(i)], axis=0)
 
-    def given(self, view: View, i: int) -> Floats:
+    def given(self, view: Knowledge, i: int) -> Floats:
         """Σ_{l≠i} a_li t_i^k, (n, numbers)."""
         return np.sum([self.carried(view, i, to) for to in view.out_links(i)], axis=0)
 
 
-def silent(view: View, target: int, *, with_senders: bool, iterations: int = 1) -> str | None:
+def silent(view: Knowledge, target: int, *, with_senders: bool, iterations: int = 1) -> str | None:
     """Why not everything is known that the target says (and, with_senders, is told)."""
     if target in view.members:
         return f"agent {target} belongs to the adversary"
@@ -69,6 +69,6 @@ def silent(view: View, target: int, *, with_senders: bool, iterations: int = 1) 
     return None
 
 
-def ears(view: View, j: int) -> list[int]:
+def ears(view: Knowledge, j: int) -> list[int]:
     """Receivers whose link from j is heard."""
     return [i for i in view.out_links(j) if view.hears(j, i)]

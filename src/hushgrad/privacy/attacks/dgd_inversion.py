@@ -27,7 +27,7 @@ from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.broadcasts import Broadcast, silent
 from hushgrad.privacy.attacks.pdg import stepsizes
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import IdentitySplit
 
 
@@ -45,12 +45,12 @@ class DGDInversion(Attack):
     name = "dgd-inversion"
     title = "inversion of DGD"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if _sends(view.algorithm) is None:
             return f"inverts DGD, not {view.algorithm.label}"
         return silent(view, target, with_senders=True, iterations=2)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         sent = _sends(view.algorithm)
         assert sent is not None
         x = sent.said(view, target)

@@ -32,7 +32,7 @@ from hushgrad.privacy.attacks.pdg import (
     unfit,
     unmasked,
 )
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import PrivateConstantSplit
 
 type Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Drift(Attack):
     name = "drift"
     title = "Drift"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         reason = unfit(view, target)
         if reason:
             return reason
@@ -70,7 +70,7 @@ class Drift(Attack):
             return f"hears too few agents to tell agent {target} from others"
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         pairs, lam = pairs_of(view), stepsizes(view)
         free, inverse, _ = _equations(view)
         heard = window(lam)
@@ -88,7 +88,7 @@ class Drift(Attack):
         return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)
 
 
-def _equations(view: View) -> tuple[list[int], Floats, Floats]:
+def _equations(view: Knowledge) -> tuple[list[int], Floats, Floats]:
     """Agents outside, the pseudo-inverse of their equations, and these."""
     free = [a for a in range(view.n_agents) if a not in view.members]
     design = _with_sum(mean_response(view, pairs_of(view)))[:, free]

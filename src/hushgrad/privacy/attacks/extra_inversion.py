@@ -25,7 +25,7 @@ from hushgrad.privacy.attacks.broadcasts import Broadcast, silent
 from hushgrad.privacy.attacks.dgd_inversion import inverted
 from hushgrad.privacy.attacks.in_clear import unrolled
 from hushgrad.privacy.attacks.pdg import stepsizes
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 _U = Broadcast(letter="W")
 
@@ -37,12 +37,12 @@ class EXTRAInversion(Attack):
     name = "extra-inversion"
     title = "inversion of EXTRA"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if not isinstance(view.algorithm, EXTRA):
             return f"inverts EXTRA, not {view.algorithm.title}"
         return silent(view, target, with_senders=True, iterations=2)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         u = _U.said(view, target)
         x = unrolled(u)
         mixed = _U.matrix(view)[target, target] * u + _U.received(view, target)  # W u

@@ -19,7 +19,7 @@ import numpy as np
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.broadcasts import silent
 from hushgrad.privacy.attacks.trackers import TRACKING
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class FirstTracker(Attack):
     name = "first-tracker"
     title = "first tracker message"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         tracking = TRACKING.get(type(view.algorithm))
         if tracking is None:
             return f"{view.algorithm.title} does not send a tracker first"
         return silent(view, target, with_senders=False, iterations=1 + tracking.lag)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         tracking = TRACKING[type(view.algorithm)]
         value = tracking.broadcast.said(view, target)[:1]
         return (

@@ -43,7 +43,7 @@ from hushgrad.privacy.attacks.pdg import (
     unheard,
     unmasked,
 )
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
@@ -60,25 +60,25 @@ class Flow(Attack):
     name = "flow"
     title = "Flow"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         reason = unfit(view, target) or unheard(view, target)
         if reason is None and not is_two_step(view) and view.iterations < 2 * _OLDEST:
             return f"needs {2 * _OLDEST} iterations, the run has {view.iterations}"
         return reason
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         g = _telescoped(view, target) if is_two_step(view) else _regressed(view, target)
         g = unmasked(view, target, g)
         return (Estimate(attack=self.name, target=target, quantity="gradient at optimum", value=g),)
 
 
-def _telescoped(view: View, target: int) -> Floats:
+def _telescoped(view: Knowledge, target: int) -> Floats:
     tail = -max(1, view.iterations // _TAIL)
     sums = np.cumsum(net_inflow(view, target), axis=0)
     return (sums[tail:] / stepsizes(view)[tail:, None]).mean(axis=0)
 
 
-def _regressed(view: View, target: int) -> Floats:
+def _regressed(view: Knowledge, target: int) -> Floats:
     lam = stepsizes(view)
     x = outflow(view, target) / (1.0 - mixing(view)[target, target])
     s, middle = _windows(view.iterations)

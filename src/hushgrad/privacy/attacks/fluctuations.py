@@ -46,7 +46,7 @@ from hushgrad.privacy.attacks.pdg import (
     mixing,
     stepsizes,
 )
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.stepsizes import Deviation, Geometric, Harmonic
 
 type Floats = NDArray[np.float64]
@@ -58,12 +58,12 @@ _ROUNDING = 1e-12  # below, messages' last digits drown them if gradients are as
 _STEADY = 2.0  # ratio of fluctuations in the second half to those in the first
 
 
-def pairs_of(view: View) -> list[Pair]:
+def pairs_of(view: Knowledge) -> list[Pair]:
     """Members and the outsiders that send to them."""
     return [(j, i) for j in sorted(view.members) for i in view.in_links(j) if i not in view.members]
 
 
-def seen(view: View, pairs: Sequence[Pair]) -> Floats:
+def seen(view: Knowledge, pairs: Sequence[Pair]) -> Floats:
     """v_jl − c_jl · (x_j^k, x_j^{k−1}), (n, pairs, d)."""
     columns: list[Floats] = []
     for j, i in pairs:
@@ -74,7 +74,7 @@ def seen(view: View, pairs: Sequence[Pair]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def still_draws(view: View) -> str | None:
+def still_draws(view: Knowledge) -> str | None:
     """Why stepsizes do not keep fluctuating, or None."""
     deviation = cast("Private", view.algorithm).schedule.deviation
     if isinstance(deviation, Harmonic | Geometric) and deviation.drawn == "each":
@@ -82,13 +82,13 @@ def still_draws(view: View) -> str | None:
     return "stepsizes do not keep fluctuating"
 
 
-def stepsize_spread(view: View) -> Floats:
+def stepsize_spread(view: Knowledge) -> Floats:
     """λ^k / n^p or λ^k s^n, (n,): how much a fresh ϱ moves λ."""
     deviation = cast("Deviation", cast("Private", view.algorithm).schedule.deviation)
     return stepsizes(view, 0.0) * deviation.spread(np.arange(1.0, view.iterations + 1))
 
 
-def shrinking(view: View) -> float:
+def shrinking(view: Knowledge) -> float:
     """s, for fluctuations that come from ϱ."""
     deviation = cast("Private", view.algorithm).schedule.deviation
     return deviation.ratio if is_two_step(view) and isinstance(deviation, Geometric) else 1.0
@@ -122,7 +122,7 @@ def without_course(r: Floats, heard: slice) -> Floats:
     return flat.reshape(r.shape)
 
 
-def spectra(view: View, pairs: Sequence[Pair], omega: Floats) -> Complex:
+def spectra(view: Knowledge, pairs: Sequence[Pair], omega: Floats) -> Complex:
     """T_a(ω)_pq, (agents, frequencies, pairs, pairs)."""
     z = (shrinking(view) * np.exp(1j * omega)).astype(np.complex128)
     X = _propagation(view, z)
@@ -148,7 +148,7 @@ def limits(r: Floats, heard: slice) -> Floats:
     return np.linalg.lstsq(course, r.reshape(len(r), -1), rcond=None)[0][0].reshape(r.shape[1:])
 
 
-def mean_response(view: View, pairs: Sequence[Pair]) -> Floats:
+def mean_response(view: Knowledge, pairs: Sequence[Pair]) -> Floats:
     """C_pa of E r = Σ_a C_pa g_a in PDG-DS, (pairs, agents): ω → 0, all columns at their mean."""
     W, m = mixing(view), view.n_agents
     E_B = np.zeros((m, m))
@@ -161,7 +161,7 @@ def mean_response(view: View, pairs: Sequence[Pair]) -> Floats:
     )
 
 
-def _propagation(view: View, z: Complex) -> Complex:
+def _propagation(view: Knowledge, z: Complex) -> Complex:
     """X = −(zI − P + V/z)⁻¹, (frequencies, m, m)."""
     W, eye = mixing(view), np.eye(view.n_agents)
     P, V = {
@@ -173,7 +173,7 @@ def _propagation(view: View, z: Complex) -> Complex:
     return -np.linalg.inv(z * eye - P + V / z)
 
 
-def _input_spectrum(view: View, n: int, omega: Floats) -> Floats:
+def _input_spectrum(view: Knowledge, n: int, omega: Floats) -> Floats:
     """Γ(ω) of one agent's draws over its n slots, (frequencies, n, n)."""
     second = split_moment(n, 1, 1) + (split_moment(n, 2) - split_moment(n, 1, 1)) * np.eye(n)
     mean = np.full((n, n), 1.0 / n**2)

@@ -46,7 +46,7 @@ from hushgrad.algorithms.dgd import DGD
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.broadcasts import Broadcast, ears
 from hushgrad.privacy.attacks.pdg import stepsizes
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class GossipReconstruction(Attack):
     name = "gossip-reconstruction"
     title = "gossip reconstruction"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if not isinstance(view.algorithm, DGD):
             return f"reconstructs DGD, not {view.algorithm.title}"
         if target in view.members:
@@ -111,7 +111,7 @@ class GossipReconstruction(Attack):
             return "needs a common start, but those who are heard start at different points"
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         if self.averaging:
             system, place = _averaging(view), target
         else:
@@ -131,21 +131,21 @@ class GossipReconstruction(Attack):
         )
 
 
-def _observed(view: View) -> list[int]:
+def _observed(view: Knowledge) -> list[int]:
     return [j for j in range(view.n_agents) if ears(view, j)]
 
 
-def _others(view: View) -> list[int]:
+def _others(view: Knowledge) -> list[int]:
     return [i for i in range(view.n_agents) if i not in view.members]
 
 
-def _averaging(view: View) -> tuple[Floats, Floats]:
+def _averaging(view: Knowledge) -> tuple[Floats, Floats]:
     observed, rounds = _observed(view), min(view.n_agents, view.iterations)
     seen = np.stack([_X.said(view, j)[:rounds] for j in observed], axis=1)
     return knowledge(_X.matrix(view), observed, rounds), seen.reshape(-1, view.dim)
 
 
-def _early_gradients(view: View, rounds: int) -> tuple[Floats, Floats]:
+def _early_gradients(view: Knowledge, rounds: int) -> tuple[Floats, Floats]:
     """K of [g^0; a; ξ^0; …; ξ^{rounds−2}] of the others, drifts in units of τ, and what is seen."""
     W, lam, observed, others = _X.matrix(view), stepsizes(view), _observed(view), _others(view)
     seen = np.stack([_X.said(view, j)[:rounds] for j in observed], axis=1)
@@ -165,7 +165,7 @@ def _early_gradients(view: View, rounds: int) -> tuple[Floats, Floats]:
     return np.concatenate(rows), seen.reshape(-1, view.dim)
 
 
-def _drift(view: View, rounds: int) -> float:
+def _drift(view: Knowledge, rounds: int) -> float:
     """τ: how far the members' own gradients move in an iteration, against their size."""
     own = np.stack([view.own(i).gradients[:rounds] for i in view.members])
     return float(np.sqrt(np.mean(np.diff(own, axis=1) ** 2) / np.mean(own[:, 0] ** 2)))

@@ -28,12 +28,12 @@ from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.broadcasts import Broadcast, silent
 from hushgrad.privacy.attacks.pdg import stepsizes
 from hushgrad.privacy.attacks.trackers import TRACKING
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
 
-def _sent(letter: str) -> Callable[[View, int], Floats]:
+def _sent(letter: str) -> Callable[[Knowledge, int], Floats]:
     return Broadcast(letter=letter).said
 
 
@@ -45,21 +45,21 @@ def unrolled(u: Floats) -> Floats:
     return x
 
 
-def _extra(view: View, i: int) -> Floats:
+def _extra(view: Knowledge, i: int) -> Floats:
     return unrolled(Broadcast(letter="W").said(view, i))
 
 
-def _add_opt(view: View, i: int) -> Floats:
+def _add_opt(view: Knowledge, i: int) -> Floats:
     x, y = (Broadcast(letter="C", exchange=e, pushed=True).said(view, i) for e in (0, 1))
     return x / y
 
 
-def _push_pull(view: View, i: int) -> Floats:
+def _push_pull(view: Knowledge, i: int) -> Floats:
     y = TRACKING[PushPull].broadcast.said(view, i)
     return Broadcast(letter="R").said(view, i) + stepsizes(view)[:, None] * y
 
 
-_READ: Mapping[type[Algorithm], Callable[[View, int], Floats]] = {
+_READ: Mapping[type[Algorithm], Callable[[Knowledge, int], Floats]] = {
     DGD: _sent("W"),
     DIGing: _sent("W"),
     AB: _sent("R"),
@@ -76,12 +76,12 @@ class EstimatesInClear(Attack):
     name = "estimates-in-clear"
     title = "estimates in clear"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if type(view.algorithm) not in _READ:
             return f"{view.algorithm.title} does not send its estimates"
         return silent(view, target, with_senders=False)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         x = _READ[type(view.algorithm)](view, target)
         return (
             Estimate(

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.pdg import is_two_step, known_mask, stepsizes, unheard
 from hushgrad.privacy.attacks.span import Path, Span, lines_of
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
@@ -49,10 +49,10 @@ class ObjectiveFit(Attack):
     name = "objective-fit"
     title = "Objective fit"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         return self.span.applies(view, target) or unheard(view, target)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         lines = lines_of(view, target)
         path = self.span.path(view, target, lines)
         directions = path.h if is_two_step(view) else lines.u[path.k]

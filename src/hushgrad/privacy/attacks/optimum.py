@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrad.privacy.attacks.base import Attack, Estimate
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Optimum(Attack):
     name = "optimum"
     title = "the optimum itself"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if target in view.members:
             return f"agent {target} belongs to the adversary"
         if not view.members:
@@ -36,7 +36,7 @@ class Optimum(Attack):
             return f"θ* tells only the sum of {honest} honest agents' gradients"
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         own = [view.own(j) for j in sorted(view.members)]
         theta = np.mean([agent.x[-1] for agent in own], axis=0)
         g = -np.sum([agent.gradient(theta) for agent in own], axis=0)

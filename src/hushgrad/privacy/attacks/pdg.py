@@ -23,13 +23,13 @@ from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.algorithms.pdg_nds import PDGNDS
 from hushgrad.draws import Stream
 from hushgrad.mixing import Kind
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import FreshSplit, PrivateConstantSplit
 
 type Floats = NDArray[np.float64]
 
 
-def unfit(view: View, target: int) -> str | None:
+def unfit(view: Knowledge, target: int) -> str | None:
     """Why no attack on the PDG family can be tried here."""
     if not isinstance(view.algorithm, PDGDS | PDGNDS):
         return f"{view.algorithm.title} is not of the PDG family"
@@ -38,7 +38,7 @@ def unfit(view: View, target: int) -> str | None:
     return None
 
 
-def unheard(view: View, target: int) -> str | None:
+def unheard(view: Knowledge, target: int) -> str | None:
     """Why the net inflow of the target is not known."""
     links = [link for link in view.links if target in link]
     heard = sum(link in view.heard for link in links)
@@ -47,21 +47,21 @@ def unheard(view: View, target: int) -> str | None:
     return f"hears {heard} of the {len(links)} links of agent {target}"
 
 
-def is_two_step(view: View) -> bool:
+def is_two_step(view: Knowledge) -> bool:
     """Whether messages carry changes of h (PDG-NDS), not h itself (PDG-DS)."""
     return isinstance(view.algorithm, PDGNDS)
 
 
-def is_square(view: View) -> bool:
+def is_square(view: Knowledge) -> bool:
     return isinstance(view.algorithm, PDGNDS) and view.algorithm.form == "square"
 
 
-def mixing(view: View) -> Floats:
+def mixing(view: Knowledge) -> Floats:
     """W, (m, m)."""
     return view.network.matrix(Kind.DOUBLY)
 
 
-def coefficients(view: View, i: int, receivers: Sequence[int]) -> Floats:
+def coefficients(view: Knowledge, i: int, receivers: Sequence[int]) -> Floats:
     """c_ji (receivers, 2): what x_i^k and x_i^{k−1} weigh in a message from i."""
     W = mixing(view)
     w = W[list(receivers), i]
@@ -70,23 +70,23 @@ def coefficients(view: View, i: int, receivers: Sequence[int]) -> Floats:
     return np.column_stack([w, -w / 2] if is_two_step(view) else [w, 0 * w])
 
 
-def messages(view: View, i: int, receivers: Sequence[int]) -> Floats:
+def messages(view: Knowledge, i: int, receivers: Sequence[int]) -> Floats:
     """v_ji^k, (n, receivers, d), NaN where a link was silent."""
     return np.stack([view.sent(i, j) for j in receivers], axis=1)
 
 
-def outflow(view: View, i: int) -> Floats:
+def outflow(view: Knowledge, i: int) -> Floats:
     """Σ_{j≠i} v_ji^k, (n, d)."""
     return np.nansum(messages(view, i, view.out_links(i)), axis=1)
 
 
-def net_inflow(view: View, i: int) -> Floats:
+def net_inflow(view: Knowledge, i: int) -> Floats:
     """F^k = Σ_{j≠i} (v_ij^k − v_ji^k), (n, d)."""
     received = np.stack([view.sent(j, i) for j in view.in_links(i)], axis=1)
     return np.nansum(received, axis=1) - outflow(view, i)
 
 
-def mean_weights(view: View, i: int) -> dict[int, float]:
+def mean_weights(view: Knowledge, i: int) -> dict[int, float]:
     """E b_ji by receiver, i included."""
     split, receivers = cast("Private", view.algorithm).splitting, view.out_links(i)
     if isinstance(split, PrivateConstantSplit) and split.own is not None:
@@ -98,7 +98,7 @@ def mean_weights(view: View, i: int) -> dict[int, float]:
     return dict.fromkeys(receivers, (1.0 - own) / len(receivers)) | {i: own}
 
 
-def known_mask(view: View, target: int) -> Floats:
+def known_mask(view: Knowledge, target: int) -> Floats:
     """[Q | c] (d, d + 1): what members share of the target's mask, and so can take off."""
     found = np.zeros((view.dim, view.dim + 1))
     for j in view.members:
@@ -109,7 +109,7 @@ def known_mask(view: View, target: int) -> Floats:
     return found
 
 
-def unmasked(view: View, target: int, g: Floats, x: Floats | None = None) -> Floats:
+def unmasked(view: Knowledge, target: int, g: Floats, x: Floats | None = None) -> Floats:
     """g (…, d) less the known part of the mask at x (…, d), by default where members end."""
     mask = known_mask(view, target)
     if not mask.any():
@@ -119,7 +119,7 @@ def unmasked(view: View, target: int, g: Floats, x: Floats | None = None) -> Flo
     return g - x @ mask[:, :-1] - mask[:, -1]
 
 
-def stepped_gradients(view: View, member: int) -> Floats:
+def stepped_gradients(view: Knowledge, member: int) -> Floats:
     """What a member steps with, its mask included, (n, d)."""
     own = view.own(member)
     if own.mask is None:
@@ -140,7 +140,7 @@ class _Imagined:
         return self.rho if slot == 0 else 0.0
 
 
-def stepsizes(view: View, rho: float = 0.5) -> Floats:
+def stepsizes(view: Knowledge, rho: float = 0.5) -> Floats:
     """λ^k (n,) as the public schedule gives it for one ϱ: by default for its mean."""
     lam = cast("Private", view.algorithm).lam(_Imagined(view.iterations, rho))
     return np.broadcast_to(np.asarray(lam, np.float64), view.iterations)

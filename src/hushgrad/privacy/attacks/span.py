@@ -56,7 +56,7 @@ from hushgrad.privacy.attacks.pdg import (
     unheard,
     unmasked,
 )
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.stepsizes import Geometric, Harmonic
 
 type Floats = NDArray[np.float64]
@@ -99,7 +99,7 @@ class Span(Attack):
     name = "span"
     title = "Span"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         reason = unfit(view, target)
         if reason:
             return reason
@@ -113,14 +113,14 @@ class Span(Attack):
             )
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         lines = lines_of(view, target)
         found = list(_directions(view, target, lines))
         if unheard(view, target) is None:
             found += _estimates(view, target, self.path(view, target, lines))
         return tuple(found)
 
-    def path(self, view: View, target: int, lines: Lines) -> Path:
+    def path(self, view: Knowledge, target: int, lines: Lines) -> Path:
         """x_i^k and h_i^k of the iterations in which they are determined."""
         n = min(self.first + 2, view.iterations)  # x^k needs the messages of k
         F = net_inflow(view, target)[:n]
@@ -134,12 +134,12 @@ class Span(Attack):
         return Path(k, before[k], h[k], error[k])
 
 
-def heard_receivers(view: View, i: int) -> list[int]:
+def heard_receivers(view: Knowledge, i: int) -> list[int]:
     """To whom i sends within earshot."""
     return [j for j in view.out_links(i) if view.hears(i, j)]
 
 
-def lines_of(view: View, target: int) -> Lines:
+def lines_of(view: Knowledge, target: int) -> Lines:
     """The directions and what the messages fix besides."""
     receivers = heard_receivers(view, target)
     C, sent = coefficients(view, target, receivers), messages(view, target, receivers)
@@ -164,7 +164,7 @@ def _rank(C: Floats) -> int:
     return int(np.linalg.matrix_rank(C, tol=1e-9)) if len(C) else 0
 
 
-def _directions(view: View, target: int, lines: Lines) -> tuple[Estimate, ...]:
+def _directions(view: Knowledge, target: int, lines: Lines) -> tuple[Estimate, ...]:
     if not is_two_step(view):
         k = np.flatnonzero(np.isfinite(lines.noise))
         return (
@@ -179,7 +179,7 @@ def _directions(view: View, target: int, lines: Lines) -> tuple[Estimate, ...]:
     return (Estimate(attack=Span.name, target=target, quantity="direction", value=axis),)
 
 
-def _estimates(view: View, target: int, path: Path) -> tuple[Estimate, ...]:
+def _estimates(view: Knowledge, target: int, path: Path) -> tuple[Estimate, ...]:
     if not len(path.k):
         return ()
     g = unmasked(view, target, path.h / stepsizes(view)[path.k, None], path.x)
@@ -192,7 +192,7 @@ def _estimates(view: View, target: int, path: Path) -> tuple[Estimate, ...]:
     )
 
 
-def _solve(view: View, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
+def _solve(view: Knowledge, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
     """x^0 … x^n (n + 1, d) by banded least squares, and how far simulated rounding moves them."""
     n, d = F.shape
     rng = np.random.default_rng(0)
@@ -216,7 +216,9 @@ def _solve(view: View, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
     return found[:, :, 0], np.sqrt((found[:, :, 1:] ** 2).sum(axis=(1, 2)) / _SAMPLES)
 
 
-def _equations(view: View, lines: Lines, F: Floats, across: Floats, k: int, scale: float) -> Floats:
+def _equations(
+    view: Knowledge, lines: Lines, F: Floats, across: Floats, k: int, scale: float
+) -> Floats:
     """Rows over (x^{k−1}, x^k, x^{k+1} | right-hand side), each with unit rounding."""
     d = F.shape[1]
     P, eye, none = across[k], np.eye(d), np.zeros((d, d))

@@ -45,7 +45,7 @@ from hushgrad.privacy.attacks.pdg import (
     unmasked,
 )
 from hushgrad.privacy.attacks.whittle import Complex, Whittle
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import FreshSplit
 
 type Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ class Spread(Attack):
     name = "spread"
     title = "Spread"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         reason = unfit(view, target)
         if reason:
             return reason
@@ -85,7 +85,7 @@ class Spread(Attack):
             return f"the fluctuations last {heard.stop} iterations"
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         beside = any(i == target for _, i in pairs_of(view))
         whole = view.dim <= _axes(view)
         if not beside and (is_two_step(view) or not whole):
@@ -112,7 +112,7 @@ class _Fit:
 
 
 @lru_cache(maxsize=2)  # one fit serves all targets of a view
-def _fit(view: View, target: int | None) -> _Fit:
+def _fit(view: Knowledge, target: int | None) -> _Fit:
     pairs = pairs_of(view)
     sizes = _sizes(view)
     heard = window(sizes)
@@ -132,12 +132,12 @@ def _fit(view: View, target: int | None) -> _Fit:
     return _Fit(g @ axes, error, signed)
 
 
-def _sizes(view: View) -> Floats:
+def _sizes(view: Knowledge) -> Floats:
     """α^k, (n,)."""
     return stepsize_spread(view) if is_two_step(view) else stepsizes(view)
 
 
-def _axes(view: View) -> int:
+def _axes(view: Knowledge) -> int:
     most = _MANY // len(pairs_of(view))
     return view.dim if view.dim <= most else _AXES if most >= _AXES else 2
 

@@ -36,7 +36,7 @@ from hushgrad.algorithms.asyn_dgm import AsynDGM
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.broadcasts import silent
 from hushgrad.privacy.attacks.trackers import TRACKING
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class TelescopedTrackers(Attack):
     name = "telescoped-trackers"
     title = "telescoped trackers"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         if isinstance(view.algorithm, AsynDGM):
             return _unheard_pair(view, target)
         tracking = TRACKING.get(type(view.algorithm))
@@ -56,7 +56,7 @@ class TelescopedTrackers(Attack):
             return f"{view.algorithm.title} sends no trackers"
         return silent(view, target, with_senders=True, iterations=1 + tracking.lag)
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         if isinstance(view.algorithm, AsynDGM):
             said, flow, lag = *_pairwise(view, target), 1
         else:
@@ -72,7 +72,7 @@ class TelescopedTrackers(Attack):
         )
 
 
-def _unheard_pair(view: View, target: int) -> str | None:
+def _unheard_pair(view: Knowledge, target: int) -> str | None:
     """Why AsynDGM's target cannot be followed: who wakes with it speaks to it alone."""
     links = [link for link in view.links if target in link]
     heard = [link for link in links if link in view.heard]
@@ -87,7 +87,7 @@ def _unheard_pair(view: View, target: int) -> str | None:
     return None
 
 
-def _pairwise(view: View, i: int) -> tuple[Floats, Floats]:
+def _pairwise(view: Knowledge, i: int) -> tuple[Floats, Floats]:
     """t_i^k of AsynDGM, NaN while i sleeps, and what flows in less what flows out, (n, d)."""
     sent = np.stack([view.sent(i, j, round=1) for j in view.out_links(i)])
     told = np.stack([view.sent(j, i, round=1) for j in view.in_links(i)])

@@ -32,7 +32,7 @@ from hushgrad.privacy.attacks.fluctuations import (
     without_course,
 )
 from hushgrad.privacy.attacks.pdg import unfit
-from hushgrad.privacy.view import View
+from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import PrivateConstantSplit
 
 type Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ class Whitening(Attack):
     name = "whitening"
     title = "Whitening"
 
-    def applies(self, view: View, target: int) -> str | None:
+    def applies(self, view: Knowledge, target: int) -> str | None:
         reason = unfit(view, target)
         if reason:
             return reason
@@ -67,7 +67,7 @@ class Whitening(Attack):
             return f"the fluctuations last {heard.stop} iterations"
         return None
 
-    def __call__(self, view: View, target: int) -> tuple[Estimate, ...]:
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         pairs = pairs_of(view)
         if len(pairs) * view.dim * self.past > _MOST:
             pairs = [pair for pair in pairs if pair[1] == target]

@@ -1,0 +1,1 @@
+"""Files that programs share: atomic writes, caches, strict JSON, digests."""

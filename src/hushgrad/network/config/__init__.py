@@ -1,0 +1,1 @@
+"""An agent's file: its model, its parser and its checks."""

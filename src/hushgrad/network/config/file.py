@@ -1,0 +1,382 @@
+"""`agent.toml`: read, checked whole, and turned into an `AgentConfig`.
+
+[agent] and [objective] are one agent's own; [run] and [algorithm] are the same at everyone;
+[[neighbour]] and [[partner]] say whom it knows. Paths start at the file's directory. The schema of
+every table is the signature of the function below that stands for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import ConfigError
+from hushgrad.network.config.checks import check_links, check_partners, check_sense
+from hushgrad.network.config.model import (
+    HEARTBEAT,
+    MAX_WAIT,
+    AgentConfig,
+    Direction,
+    Durability,
+    LogConfig,
+    Neighbour,
+    Partner,
+    RunConfig,
+    parse_address,
+)
+from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
+from hushgrad.schema.algorithms import algorithm_class, build_algorithm, check_algorithm
+from hushgrad.schema.builders import Builder, check_call, parameters
+from hushgrad.schema.places import Findings, Keys, Source, shown
+from hushgrad.schema.references import is_reference
+from hushgrad.schema.toml import to_toml
+
+type Table = Mapping[str, Any]
+
+TRUSTED = "trusted"  # beside the file: where `hushgrad key trust` puts certificates
+
+
+# ---- the tables
+
+
+def agent(
+    *,
+    name: str,
+    number: int,
+    listen: str | None = None,
+    key: str | None = None,
+    certificate: str | None = None,
+    state: str = "state",
+    result: str | None = None,
+    x0: list[float] | None = None,
+    durability: Durability = "power",
+    max_wait: float = MAX_WAIT,
+    heartbeat: float = HEARTBEAT,
+    record_every: int | None = None,
+    metrics: str | None = None,
+    expose_metrics: bool = False,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+    log_format: Literal["text", "json"] = "text",
+) -> dict[str, Any]:
+    """[agent], with what is left out filled in."""
+    del expose_metrics  # it only allows what `metrics` says
+    return {
+        "name": name,
+        "number": number,
+        "listen": None if listen is None else parse_address(listen),
+        "key": key or f"{name}.key",
+        "certificate": certificate or f"{name}.crt",
+        "state": state,
+        "result": result or f"{state}/result",
+        "durability": durability,
+        "max_wait": float(max_wait),
+        "heartbeat": float(heartbeat),
+        "record_every": record_every,
+        "metrics": None if metrics is None else parse_address(metrics),
+        "log": LogConfig(level=log_level, format=log_format),
+        "x0": None if x0 is None else tuple(map(float, x0)),
+    }
+
+
+def run(
+    *,
+    id: str,  # noqa: A002  # the file's word
+    iterations: int,
+    dim: int,
+    n_agents: int,
+    mixing: str = "metropolis",
+    tolerance: float | None = None,
+    diameter: int | None = None,
+    max_degree: int | None = None,
+    eta: float | None = None,
+    n_links: int | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """[run]; everyone is within n_agents − 1 hops where nothing smaller is known."""
+    return {
+        "id": id,
+        "iterations": iterations,
+        "dim": dim,
+        "n_agents": n_agents,
+        "mixing": mixing,
+        "tolerance": None if tolerance is None else float(tolerance),
+        "diameter": n_agents - 1 if diameter is None and tolerance is not None else diameter,
+        "max_degree": max_degree,
+        "eta": None if eta is None else float(eta),
+        "n_links": n_links,
+        "seed": seed,
+    }
+
+
+def neighbour(
+    *,
+    name: str,
+    number: int,
+    address: str | None = None,
+    certificate: str | None = None,
+    direction: Direction = "both",
+    two_hop: bool = False,
+    link: int | None = None,
+) -> dict[str, Any]:
+    """[[neighbour]]."""
+    return {
+        "name": name,
+        "number": number,
+        "address": None if address is None else parse_address(address),
+        "certificate": certificate or f"{TRUSTED}/{name}.crt",
+        "direction": direction,
+        "two_hop": two_hop,
+        "link": link,
+    }
+
+
+def partner(*, name: str, number: int, certificate: str | None = None) -> dict[str, Any]:
+    """[[partner]]."""
+    return {
+        "name": name,
+        "number": number,
+        "certificate": certificate or f"{TRUSTED}/{name}.crt",
+    }
+
+
+def least_squares(
+    *,
+    file: str,
+    columns: list[str],
+    target: str,
+    intercept: bool = False,
+    standardise: Any = None,
+    delimiter: str = ",",
+) -> dict[str, Any]:
+    """[objective], as its other kinds below."""
+    return {
+        "file": file,
+        "columns": tuple(columns),
+        "target": target,
+        "intercept": intercept,
+        "standardise": standardise,
+        "delimiter": delimiter,
+    }
+
+
+def ridge(
+    *,
+    file: str,
+    columns: list[str],
+    target: str,
+    regularisation: float = 1.0,
+    intercept: bool = False,
+    standardise: Any = None,
+    delimiter: str = ",",
+) -> dict[str, Any]:
+    fields = least_squares(
+        file=file,
+        columns=columns,
+        target=target,
+        intercept=intercept,
+        standardise=standardise,
+        delimiter=delimiter,
+    )
+    return fields | {"regularisation": float(regularisation)}
+
+
+def rendezvous(
+    *,
+    position: list[float] | None = None,
+    file: str | None = None,
+    columns: list[str] | None = None,
+    delimiter: str = ",",
+) -> dict[str, Any]:
+    return {
+        "position": None if position is None else tuple(map(float, position)),
+        "file": file,
+        "columns": tuple(columns or ()),
+        "delimiter": delimiter,
+    }
+
+
+def function(*, function: str, data: str | None = None, jax: bool = False) -> dict[str, Any]:
+    return {"function": function, "file": data, "jax": jax}
+
+
+KINDS: dict[str, Builder] = {
+    "least_squares": least_squares,
+    "ridge": ridge,
+    "logistic": ridge,
+    "rendezvous": rendezvous,
+}
+_SINGLE: dict[str, Builder | None] = {
+    "agent": agent,
+    "run": run,
+    "algorithm": None,
+    "objective": None,
+}
+_LISTED: dict[str, Builder] = {"neighbour": neighbour, "partner": partner}
+
+
+# ---- reading
+
+
+def load_config(path: str | Path) -> AgentConfig:
+    """Read and check an agent's file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no agent's file at '{path}'. `hushgrad new --agent {path.name}` writes an "
+            "example."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"'{path}' cannot be read as an agent's file: {error}.") from error
+    return parse_config(text, source=str(path), directory=path.parent)
+
+
+def parse_config(
+    config: str | Table, source: str = "agent", directory: str | Path | None = None
+) -> AgentConfig:
+    """Check an agent's file given as TOML text or as tables; paths start at `directory`."""
+    text = config if isinstance(config, str) else ""
+    try:
+        tables = tomllib.loads(config) if isinstance(config, str) else copy.deepcopy(dict(config))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: this is not TOML: {error}.") from error
+    place = Source(source, Path(directory or "."), text, what="agent's file", raises=ConfigError)
+    findings = Findings(place)
+    _check_shape(findings, tables)
+    check_sense(findings, _sound(findings, tables))
+    findings.throw()
+    algorithm = _algorithm(place, tables["algorithm"])
+    check_links(findings, tables, algorithm)
+    check_partners(findings, tables, algorithm)
+    findings.throw()
+    return _build(place, tables, algorithm)
+
+
+def write_config(path: str | Path, tables: Table) -> AgentConfig:
+    """Write tables as an agent's file, after a check."""
+    path = Path(path)
+    config = parse_config(tables, source=str(path), directory=path.parent)
+    path.write_text(to_toml(tables), encoding="utf-8")
+    return config
+
+
+def _algorithm(source: Source, table: Table) -> Algorithm:
+    """A deployed agent takes the recommended design, where its algorithm has designs."""
+    keys = ("algorithm",)
+    if "design" in parameters(algorithm_class(source, table, keys)):
+        table = {"design": "recommended", **table}
+    return build_algorithm(source, table, keys)
+
+
+def _build(source: Source, tables: Table, algorithm: Algorithm) -> AgentConfig:
+    own, common = agent(**tables["agent"]), run(**tables["run"])
+    paths = {key: source.directory / own.pop(key) for key in ("key", "certificate")}
+    paths |= {key: source.directory / own.pop(key) for key in ("state", "result")}
+
+    def known(table: Table, builder: Builder) -> dict[str, Any]:
+        fields = builder(**table)
+        return fields | {"certificate": source.directory / fields["certificate"]}
+
+    return AgentConfig(
+        run=RunConfig(algorithm=algorithm, x0=own.pop("x0"), **common),
+        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in tables["neighbour"]),
+        partners=tuple(Partner(**known(t, partner)) for t in tables.get("partner", [])),
+        objective=_objective(source, tables["objective"], common["n_agents"]),
+        **own,
+        **paths,
+    )
+
+
+def _objective(source: Source, table: Table, n_agents: int) -> ObjectiveSpec:
+    kind = table.get("kind", "function")
+    builder = KINDS.get(kind, function)
+    fields = builder(**{key: value for key, value in table.items() if key != "kind"})
+    if fields.get("file") is not None:
+        fields["file"] = source.directory / fields["file"]
+    if fields.get("standardise") is not None:
+        constants = fields["standardise"]
+        fields["standardise"] = Standardise(
+            mean=tuple(constants["mean"]), scale=tuple(constants["scale"])
+        )
+    return ObjectiveSpec(kind=kind, n_agents=n_agents, source=source, **fields)
+
+
+# ---- what is wrong with the shape
+
+
+def _check_shape(findings: Findings, tables: Table) -> None:
+    for name in tables.keys() - _SINGLE.keys() - _LISTED.keys():
+        findings.add_unknown((name,), "a table of an agent's file", [*_SINGLE, *_LISTED])
+    for name, builder in _SINGLE.items():
+        if name not in tables:
+            findings.add((name,), f"is missing: an agent's file needs the table [{name}].")
+        elif not isinstance(tables[name], dict):
+            findings.add((name,), f"= {shown(tables[name])} is not a table. Write [{name}].")
+        elif builder is not None:
+            check_call(findings, builder, tables[name], (name,), what=f"[{name}]")
+        elif name == "algorithm":
+            check_algorithm(findings, tables[name], (name,))
+        else:
+            _check_objective(findings, tables[name])
+    for name, builder in _LISTED.items():
+        entries: Any = tables.get(name, [])
+        if not isinstance(entries, list):
+            findings.add((name,), f"is a table of its own. Write [[{name}]].")
+            continue
+        for i, table in enumerate(cast("list[Any]", entries)):
+            if isinstance(table, dict):
+                check_call(findings, builder, cast("Table", table), (name, i), what=f"[[{name}]]")
+            else:
+                findings.add((name, i), f"= {shown(table)} is not a table. Write [[{name}]].")
+
+
+def _check_objective(findings: Findings, table: Table) -> None:
+    here = ("objective",)
+    if ("kind" in table) == ("function" in table):
+        findings.add(here, "needs either kind or function, and not both.")
+        return
+    if "function" in table:
+        check_call(findings, function, table, here, what="function")
+        if not is_reference(table["function"]):
+            findings.add(
+                (*here, "function"),
+                f'= {shown(table["function"])} is not of the form "file.py:name" or "module:name".',
+            )
+        return
+    kind = table["kind"]
+    if not isinstance(kind, str) or kind not in KINDS:
+        findings.add_choice((*here, "kind"), kind, "an objective", KINDS)
+        return
+    rest = {key: value for key, value in table.items() if key != "kind"}
+    check_call(findings, KINDS[kind], rest, here, what=f'kind = "{kind}"', also=["kind"])
+    constants = table.get("standardise")
+    if isinstance(constants, dict):
+        keys = (*here, "standardise")
+        check_call(findings, Standardise, cast("Table", constants), keys, what="standardise")
+    elif constants is not None:
+        findings.add(
+            (*here, "standardise"),
+            f"= {shown(constants)} is not a table such as {{ mean = [50.0], scale = [12.0] }}.",
+        )
+
+
+def _sound(findings: Findings, tables: Table) -> dict[str, Any]:
+    """The tables without the values of which something is known to be wrong."""
+    wrong = {keys for keys, _ in findings.found}
+
+    def of(table: Any, keys: Keys) -> dict[str, Any]:
+        if not isinstance(table, dict):
+            return {}
+        return {key: value for key, value in table.items() if (*keys, key) not in wrong}
+
+    listed = {
+        name: [of(table, (name, i)) for i, table in enumerate(tables.get(name, []))]
+        for name in _LISTED
+        if isinstance(tables.get(name, []), list)
+    }
+    return {name: of(tables.get(name), (name,)) for name in _SINGLE} | listed

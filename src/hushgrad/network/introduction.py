@@ -1,0 +1,102 @@
+"""What an agent knows of the network: its own links, and what its neighbours say of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hushgrad.agent.single import Local
+from hushgrad.agent.weights import Ends, Row, check_two_hop, public_weights, square
+from hushgrad.draws import Draws, SeededDraws, trial_keys
+from hushgrad.exchange import Links
+from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.keys.secret import SecretDraws
+from hushgrad.network.protocol.hello import read_row, row_document
+from hushgrad.network.protocol.session import Peer
+from hushgrad.network.transport.hub import Hub
+
+
+async def introduce(
+    config: AgentConfig, hub: Hub, is_over: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """Hear from every neighbour how many links it has and, for W², their weights; None if it is
+    over before.
+    """
+    session = hub.session
+    while any(peer.ends is None for peer in session.peers.values()):
+        if is_over():
+            return None
+        await hub.change()
+    near = [j for j, peer in session.peers.items() if not peer.two_hop]
+    ends = {j: _known(session.peers[j]) for j in session.peers}
+    rows: dict[int, Row] = {}
+    if config.run.algorithm.links is Links.TWO_HOP:
+        weights = _public(config, hub, ends)["W"]
+        names = {j: session.peers[j].name for j in near}
+        hub.tell_row(Row(weights.own, weights.into, names))
+        while not set(near) <= set(hub.rows):
+            if is_over():
+                return None
+            await hub.change()
+        rows = {j: hub.rows[j] for j in near}
+    return {
+        "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
+        "rows": {str(j): row_document(row) for j, row in rows.items()},
+    }
+
+
+def local_agent(
+    config: AgentConfig,
+    hub: Hub,
+    links: Mapping[str, Any],
+    gradient: Callable[[Any], Any],
+    secret: bytes,
+) -> Local:
+    """An agent's part of the network, from what `introduce` gave, now or before a restart."""
+    run = config.run
+    ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
+    for j, known in ends.items():
+        hub.session.peers[j].ends = known
+    weights = _public(config, hub, ends)
+    near = [n for n in config.neighbours if not n.two_hop]
+    receivers = {Links.GRAPH: tuple(sorted(n.number for n in near if n.direction != "in"))}
+    if run.algorithm.links is Links.TWO_HOP:
+        rows = {int(j): read_row(row) for j, row in links["rows"].items()}
+        weights["W2"] = square(config.number, weights["W"], rows)
+        # a neighbour may still be waiting for it after this agent was started again
+        names = {n.number: n.name for n in near}
+        hub.row = Row(weights["W"].own, weights["W"].into, names)
+        linked = [n.number for n in config.neighbours]
+        check_two_hop(run.algorithm, weights["W2"].out, linked, rows.values())
+        receivers[Links.TWO_HOP] = tuple(weights["W2"].out)
+    return Local(
+        number=config.number,
+        receivers=receivers,
+        weights=weights,
+        gradient=gradient,
+        draws=_draws(config, secret),
+        link_numbers={n.number: n.link for n in near if n.link is not None},
+        n_links=run.n_links or 0,
+    )
+
+
+def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str, Any]:
+    near = [n for n in config.neighbours if not n.two_hop]
+    return public_weights(
+        config.run,
+        hub.session.me.ends,
+        {n.number: ends[n.number] for n in near if n.direction != "out"},
+        {n.number: ends[n.number] for n in near if n.direction != "in"},
+    )
+
+
+def _draws(config: AgentConfig, secret: bytes) -> Draws:
+    run = config.run
+    if run.seed is None:
+        return SecretDraws(secret, run.id)
+    return SeededDraws(trial_keys(run.seed, [0]), config.number)
+
+
+def _known(peer: Peer) -> Ends:
+    assert peer.ends is not None
+    return peer.ends

@@ -1,0 +1,1 @@
+"""An agent's keys: its identity, its secret draws, its share of the masks."""

@@ -1,0 +1,182 @@
+"""The mask of one agent's objective, from keys that it shares with its partners.
+
+Two partners have each other's certificates, and so a secret that nobody else can know (X25519).
+With the run's name it gives the key of their share: another run, another share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import sumprod
+from operator import add
+from pathlib import Path
+
+import numpy as np
+
+from hushgrad.agent.few import MOST
+from hushgrad.agent.rooms import Rooms
+from hushgrad.algorithms.base import Private
+from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
+from hushgrad.errors import ConfigError, MaskError, StateError
+from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
+from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.keys.identity import load_certificate, load_identity, shared_secret
+from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
+from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.ops.result import replace_file
+from hushgrad.network.protocol.mask_tokens import OWN, PLEDGE, MaskTokens
+
+MASKS = "masks.json"  # the pledges with which a run began, in the state directory
+
+
+def masked(config: AgentConfig, objective: Objective) -> Objective:
+    """The masked objective; the objective itself where nothing is masked."""
+    mask = mask_of(config)
+    if mask is None:
+        return objective
+    if objective.dim > MOST:
+        rooms = Rooms(objective.dim)
+
+        def gradient(x: Floats) -> Floats:
+            return np.add(objective.gradient(x), mask.gradient(x), rooms.take())
+
+        return replace(
+            objective, gradient=gradient, few=lambda x: tuple(gradient(np.array(x)).tolist())
+        )
+    c, rows = mask.c.tolist(), None if mask.Q is None else mask.Q.tolist()
+
+    def few(x: tuple[float, ...]) -> tuple[float, ...]:
+        added = c if rows is None else [e + sumprod(row, x) for e, row in zip(c, rows, strict=True)]
+        return tuple(map(add, objective.few(x), added))
+
+    # to the bit, whether a step is traced or not
+    return replace(objective, few=few, gradient=lambda x: np.array(few(tuple(x.tolist()))))
+
+
+def mask_of(config: AgentConfig) -> Mask | None:
+    """This agent's part of the run's zero-sum mask."""
+    run, masks = config.run, _masks(config.run)
+    if masks is None:
+        return None
+    masking, sizes = masks
+    pair = _agreed(config) if run.seed is None else _seeded(run.seed, config.number)
+    return masking.mask(config.number, sizes, n_agents=run.n_agents, pair_uniforms=pair)
+
+
+def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
+    """The run's masks and how large they are; None where nothing is masked."""
+    algorithm = run.algorithm
+    if not isinstance(algorithm, Private) or algorithm.masking is None:
+        return None
+    sizes = algorithm.mask_sizes(run.dim, run.eta)
+    return (algorithm.masking, sizes) if sizes.linear or sizes.quadratic else None
+
+
+def mask_tokens_of(config: AgentConfig) -> MaskTokens:
+    """This agent's pledges, one for each partner; none where nothing is masked, or by the seed,
+    which all agents compare when they meet.
+    """
+    run, masks = config.run, _masks(config.run)
+    if masks is None or run.seed is not None:
+        return MaskTokens({}, run.n_agents, lambda _: ())
+    secret_with = _secrets(config)
+
+    def partners(number: int) -> tuple[int, ...]:
+        return masks[0].partners(number, run.n_agents)
+
+    own = {
+        (min(config.number, j), max(config.number, j)): derive(
+            secret_with(j), purpose="pledge", run=run.id, length=PLEDGE
+        )
+        for j in partners(config.number)
+    }
+    return MaskTokens(own, run.n_agents, partners)
+
+
+def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:
+    """The own pledges with which a run began: these, if it begins now."""
+    own = _own(mask_tokens)
+    if not file.exists():
+        if not own:
+            return own
+        try:
+            replace_file(file, lambda part: part.write(json.dumps(own).encode()))
+        except OSError as error:
+            raise StateError(f"'{file}' cannot be written: {error.strerror}.") from error
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise StateError(f"'{file}' cannot be read: {error}. Restore it.") from error
+
+
+def _own(mask_tokens: MaskTokens) -> dict[str, str]:
+    return {
+        f"agents {low} and {high}": token.hex()
+        for (low, high), held in mask_tokens.known.items()
+        for token, source in held.items()
+        if source == OWN
+    }
+
+
+def check_begun(began: Mapping[str, str], mask_tokens: MaskTokens) -> None:
+    """Refuse to go on with other masks: those of the first rounds would never be taken off."""
+    own = _own(mask_tokens)
+    others = [pair for pair in {**began, **own} if began.get(pair) != own.get(pair)]
+    if others:
+        raise MaskError(
+            f"the run began with other masks of {', '.join(others)} than it would go on with: a "
+            "key or a certificate was exchanged since. Put back the old one, or start a new run."
+        )
+
+
+def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
+    """Uniforms from what each pair's certificates agree on."""
+    secret_with = _secrets(config)
+
+    def of(number: int) -> Uniforms:
+        key = derive(secret_with(number), purpose="mask", run=config.run.id)
+        return lambda n: _first(n, key)
+
+    return of
+
+
+def _secrets(config: AgentConfig) -> Callable[[int], bytes]:
+    """What this agent and a partner alone can know."""
+    identity = load_identity(config.key, config.certificate, name=config.name)
+    partners = {partner.number: partner for partner in config.partners}
+
+    def secret_with(number: int) -> bytes:
+        if number not in partners:
+            raise ConfigError(
+                f"agent {config.number} masks with agent {number}, but there is no [[partner]] of "
+                "that number. Add it, with its certificate."
+            )
+        partner = partners[number]
+        certificate = load_certificate(partner.certificate, name=partner.name)
+        return shared_secret(identity, certificate)
+
+    return secret_with
+
+
+def _first(n: int, key: bytes) -> Floats:
+    """n uniforms of a pair."""
+    blocks = -(-n // WORDS)
+    return as_uniforms(keystream(key, (Stream.MASK, 0, 0), 0, blocks).ravel()[:n])
+
+
+def _seeded(seed: int, me: int) -> Callable[[int], Uniforms]:
+    """The simulator's: anyone with the seed can repeat them."""
+
+    def of(number: int) -> Uniforms:
+        low, high = np.array([min(me, number)]), np.array([max(me, number)])
+        key = pair_keys(trial_keys(seed, [0]), low, high)
+
+        def first(n: int) -> Floats:
+            slots = np.arange(n, dtype=np.uint32)[:, None, None]
+            return uniforms(key, (np.full_like(slots, ONCE), slots))[:, 0, 0]
+
+        return first
+
+    return of

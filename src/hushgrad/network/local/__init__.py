@@ -1,0 +1,1 @@
+"""A whole network of agent processes on one machine, for `--engine processes`."""

@@ -1,0 +1,98 @@
+"""What came of a network of processes, held against the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import DivergedError, HushgradError
+from hushgrad.network.state.samples import SAMPLES, read_samples
+from hushgrad.simulate.checkpoint import Checkpoint
+from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
+from hushgrad.simulate.run import driver_of
+
+type Floats = NDArray[np.float64]
+
+
+def outcome_of(
+    request: RunRequest, states: Sequence[Path], *, failure: HushgradError | None, seconds: float
+) -> Outcome:
+    """The samples of all agents, and `difference`; raises a failure that is not divergence."""
+    trail = _Trail(request, states)
+    error, consensus = (np.full((1, trail.reached), np.nan) for _ in range(2))
+    metrics = {name: np.full((1, trail.reached), np.nan) for name in request.metrics}
+    solution = np.atleast_2d(request.problem.solution())[0]
+    reached, diverged = 0, -1
+    while reached < trail.reached and diverged < 0:
+        x = trail.at(reached)[None]
+        error[:, reached], consensus[:, reached] = measure(x, solution)
+        for name, metric in request.metrics.items():
+            metrics[name][:, reached] = apply_metric(name, metric, x, request.problem)
+        if is_lost(error[:, reached])[0]:
+            diverged = int(request.samples[reached])
+        reached += 1
+    if diverged < 0 and isinstance(failure, DivergedError):
+        diverged = int(request.samples[reached - 1])
+    if diverged < 0 and failure is not None:
+        raise failure
+    simulated = _simulated(request, trail, reached)
+    apart = simulated.metrics["difference"][:, :reached]
+    missing = np.full((1, reached - apart.shape[1]), np.nan)  # the simulator gave up before
+    metrics = {name: values[:, :reached] for name, values in metrics.items()}
+    return Outcome(
+        error=error[:, :reached],
+        consensus=consensus[:, :reached],
+        x=trail.at(reached - 1)[None],
+        metrics=metrics | {"difference": np.concatenate([apart, missing], axis=1)},
+        diverged=np.array([diverged]),
+        traffic=simulated.traffic,  # the same messages, counted where all are seen
+        seconds=seconds,
+    )
+
+
+class _Trail:
+    """What all agents held at the samples."""
+
+    def __init__(self, request: RunRequest, states: Sequence[Path]):
+        self._x0 = request.x0[0]
+        kept = [read_samples(state / SAMPLES, request.problem.dim) for state in states]
+        self._rows = [x for _, x in kept]
+        wanted = request.samples[1:]
+        # a sample counts up to where every agent has it
+        self.reached = 1 + min(
+            int(np.argmin(np.append(k == wanted[: len(k)], [False]))) for k, _ in kept
+        )
+
+    def at(self, n: int) -> Floats:
+        """(agents, d) at sample n."""
+        return self._x0 if n == 0 else np.array([rows[n - 1] for rows in self._rows])
+
+
+def _simulated(request: RunRequest, trail: _Trail, reached: int) -> Outcome:
+    """The same order in the simulator, with the metric `difference` from the agents."""
+    apart = largest = 0.0
+    sample = -1
+
+    def difference(x: Floats, problem: Any) -> float:
+        nonlocal apart, largest, sample
+        del problem
+        sample += 1
+        if sample >= reached:
+            return np.nan
+        apart = max(apart, float(np.abs(trail.at(sample) - x[0]).max()))
+        largest = max(largest, float(np.abs(x).max()))
+        return apart / largest if largest else apart
+
+    same = replace(
+        request,
+        metrics={"difference": difference},
+        tick=lambda _: None,
+        checkpoint=Checkpoint(None, ""),
+    )
+    return driver_of("stacked" if find_spec("jax") else "agents")(same)

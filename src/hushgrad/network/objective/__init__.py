@@ -1,0 +1,1 @@
+"""An agent's own objective: its data files and its gradient."""

@@ -1,0 +1,1 @@
+"""What an operator uses: command, logs, metrics, doctor, probe, results."""

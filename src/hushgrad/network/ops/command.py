@@ -1,0 +1,210 @@
+"""The command `hushgrad agent`, without what reads other commands: an agent's memory counts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from hushgrad.console import FAILED, console, note, say, shown_vector
+from hushgrad.errors import InputError
+from hushgrad.network.config.file import load_config
+from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.deployed import Agent
+from hushgrad.network.ops.logs import start_logging, stop_logging
+from hushgrad.network.ops.result import AgentResult, json_pieces, write_result
+from hushgrad.network.ops.supervision import supervised
+
+REFRESH = 4  # times a second that the line is drawn
+PATIENCE = 1.0  # seconds without a round after which it is said who is waited for
+
+_SWITCHES = {"--quiet": "quiet", "-q": "quiet", "--supervised": "is_supervised"}
+
+
+def plain_options(given: Sequence[str]) -> dict[str, Any] | None:
+    """What `run_agent` takes, of a command line as most are; None leaves it to those who know
+    help, abbreviations and errors.
+
+    >>> plain_options(["agent.toml", "--format", "json", "-q"])
+    {'file': PosixPath('agent.toml'), 'is_json': True, 'quiet': True}
+    """
+    options: dict[str, Any] = {}
+    left = list(given)
+    while left:
+        word = left.pop(0)
+        if word in _SWITCHES:
+            options[_SWITCHES[word]] = True
+        elif word == "--format" and left and left[0] in ("text", "json"):
+            options["is_json"] = left.pop(0) == "json"
+        elif word == "--listen-fd" and left and left[0].isdecimal() and int(left[0]) >= 3:
+            options["listen_fd"] = int(left.pop(0))
+        elif word.startswith("-") or "file" in options:
+            return None
+        else:
+            options["file"] = Path(word)
+    return options if "file" in options else None
+
+
+def run_agent(
+    file: Path,
+    *,
+    is_json: bool = False,
+    quiet: bool = False,
+    is_supervised: bool = False,
+    listen_fd: int | None = None,
+) -> int:
+    """Run the agent of a file and tell how it ended; gives the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # no result is lost for want of a θ
+    # an agent whose numbers overflow is told so by name
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"hushgrad\.")
+    config = load_config(file)
+    if quiet:
+        config = replace(config, log=replace(config.log, level="error"))
+    is_live = not (quiet or is_supervised) and config.log.format == "text"
+    result = _run(config, _inherited(listen_fd), is_live=is_live, is_supervised=is_supervised)
+    files = _write(config, result)
+    exit_code = result.exit_code if files else result.exit_code or FAILED
+    if is_supervised:
+        return exit_code
+    if is_json:
+        for piece in json_pieces(result, {"files": files}):
+            sys.stdout.write(piece)
+        sys.stdout.flush()
+    else:
+        print(result.summary)
+        print(
+            f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
+            f"θ = {shown_vector(result.theta.tolist())}"
+        )
+    if quiet or config.log.format == "json":
+        return exit_code
+    if files:
+        note(f"wrote {' and '.join(files)}.")
+    if result.is_resumable:
+        note(f"the state is kept in {config.state}. To continue: hushgrad agent {file}")
+    elif result.exit_code == FAILED:
+        note(f"the state is kept in {config.state}.")
+    return exit_code
+
+
+def _write(config: AgentConfig, result: AgentResult) -> list[str]:
+    """Write the result; how the run ended is worth telling even if it cannot be."""
+    try:
+        return [str(path) for path in write_result(config.result, result)]
+    except OSError as error:
+        say("error", f"the result '{config.result}' cannot be written: {error}.", "bold red")
+        return []
+
+
+def _inherited(listen_fd: int | None) -> socket.socket | None:
+    """A listening socket of the program that started this one."""
+    if listen_fd is None:
+        return None
+    try:
+        return socket.socket(fileno=listen_fd)
+    except OSError as error:
+        raise InputError(
+            f"--listen-fd is an inherited socket, but {listen_fd} is none: {error.strerror}. Leave "
+            "it out to listen at the address in the file."
+        ) from None
+
+
+def _run(
+    config: AgentConfig, listening: socket.socket | None, *, is_live: bool, is_supervised: bool
+) -> AgentResult:
+    """The agent in an event loop of its own."""
+    agent = Agent(config, listening=listening)
+    return asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
+
+
+async def _watched(agent: Agent, *, is_live: bool, is_supervised: bool) -> AgentResult:
+    """Run an agent with its logs, its metrics, its line on the terminal and its signals."""
+    loop = asyncio.get_running_loop()
+    _stop_on_signals(loop, agent)
+    with supervised(agent) if is_supervised else _line(agent, is_live=is_live):
+        handler = start_logging(agent.config.log)
+        server = _serve_metrics(agent, loop)
+        try:
+            return await agent.run()
+        finally:
+            if server is not None:
+                server.close()
+            stop_logging(handler)
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, agent: Agent) -> None:
+    def leave(number: signal.Signals) -> None:
+        # who asks twice means at once
+        loop.remove_signal_handler(number)
+        agent.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, leave, number)
+
+
+def _serve_metrics(agent: Agent, loop: asyncio.AbstractEventLoop) -> Any:
+    config = agent.config
+    if config.metrics is None:
+        return None
+    from hushgrad import __version__
+    from hushgrad.network.ops.metrics import MetricsServer
+
+    about = {"agent": config.name, "run": config.run.id, "version": __version__}
+    return MetricsServer(agent.stats, config.metrics, about, loop)
+
+
+@contextmanager
+def _line(agent: Agent, *, is_live: bool) -> Generator[None]:
+    """One line that moves on, where stderr is a terminal."""
+    if not (is_live and sys.stderr.isatty()):
+        yield
+        return
+    from rich.live import Live
+
+    screen = console(stderr=True)
+
+    # Live takes over sys.stderr, so that log lines go above the line.
+    with Live(
+        console=screen,
+        get_renderable=StatusLine(agent),
+        refresh_per_second=REFRESH,
+        transient=True,
+        redirect_stdout=False,
+    ):
+        yield
+
+
+class StatusLine:
+    """`north  iteration 120 of 20000  round 240  81 rounds/s  peers 1/2  waiting for south`"""
+
+    def __init__(self, agent: Agent):
+        self._agent = agent
+        self._since, self._rounds, self._rate = time.monotonic(), 0, 0.0
+
+    def __call__(self) -> str:
+        config, stats = self._agent.config, self._agent.stats
+        now = time.monotonic()
+        if now - self._since >= 1.0:
+            self._rate = (stats.rounds - self._rounds) / (now - self._since)
+            self._since, self._rounds = now, stats.rounds
+        connected = sum(stats.connected.values())
+        parts = [
+            config.name,
+            f"iteration {stats.iteration} of {config.run.iterations}",
+            f"round {max(stats.round, 0)}",
+            f"{self._rate:.0f} rounds/s",
+            f"peers {connected}/{len(config.neighbours)}",
+        ]
+        if now - stats.last_progress > PATIENCE and stats.waiting_for:
+            parts.append(f"waiting for {', '.join(stats.waiting_for)}")
+        return "  ".join(parts)

@@ -1,0 +1,259 @@
+"""Is everything ready for a run? One finding for each thing that can be in its way.
+
+Nothing is changed, but for a small file that is written into the state directory and removed, and
+no agent that runs is disturbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from hushgrad.errors import AgentError, HushgradError, StateError
+from hushgrad.network.config.model import Address, AgentConfig, Neighbour, Partner
+from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
+from hushgrad.network.objective.objectives import load_objective
+from hushgrad.network.ops.probe import probe
+from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
+from hushgrad.network.state.position import Position, read_position
+
+SOON = timedelta(days=30)  # a certificate that ends sooner is worth a word
+CLOCKS_APART = 60  # seconds between two agents' clocks that are worth a word
+TIMEOUT = 10.0  # seconds for a neighbour to answer
+JOURNAL_VECTORS = 64  # of θ's size: two slots of states, sums and gradients, with room to spare
+SYNCS = 5  # durable writes that are timed
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: done and good (True), bad (False), or not to be judged from here (None)."""
+
+    check: str
+    is_good: bool | None
+    text: str
+
+
+def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]:
+    """Everything about an agent, from the nearest to the farthest."""
+    identity: Identity | None = None
+    try:
+        identity = load_identity(config.key, config.certificate, name=config.name)
+        yield Check("key", True, f"{config.key} fits {config.certificate}, and is its owner's")
+    except HushgradError as error:
+        yield Check("key", False, str(error))
+    if identity is not None:
+        yield _dates("certificate", identity.certificate, is_masked=bool(config.partners))
+    known: dict[str, Certificate] = {}
+    others: list[Neighbour | Partner] = [*config.neighbours, *config.partners]
+    for one in {one.certificate: one for one in others}.values():
+        try:
+            certificate = load_certificate(one.certificate, name=one.name)
+        except HushgradError as error:
+            yield Check(f"trust {one.name}", False, f"{error} See: hushgrad key trust --help")
+            continue
+        known[one.name] = certificate
+        yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
+    yield _data(config)
+    position, own = None, None  # the last round of its journal, if it can be compared with others
+    try:
+        position = read_position(config.state)
+        state = _state(config, position)
+        yield state
+        if state.is_good and not (position is not None and position.is_running):
+            own = -1 if position is None or position.round is None else position.round
+    except StateError as error:
+        yield Check("state", False, str(error))
+    is_running = position is not None and position.is_running
+    yield from _ports(config, is_running=is_running)
+    yield from _neighbours(config, identity, known, timeout, own)
+
+
+def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
+    if (objection := certificate.objection()) is not None:
+        return Check(
+            check,
+            False,
+            f"the certificate {objection}, and this machine's clock says "
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M}. Set the clock, or exchange a new certificate",
+        )
+    left = certificate.not_after - datetime.now(UTC)
+    text = f"{certificate.fingerprint[:19]}…, valid to {certificate.not_after:%Y-%m-%d}"
+    if left < SOON:
+        renew = ". A run with masks does not survive a new one: exchange it before" * is_masked
+        return Check(check, None, f"{text}: that is in {left.days} days{renew}")
+    return Check(check, True, text)
+
+
+def _data(config: AgentConfig) -> Check:
+    """The objective loads, and has a finite gradient where the agent starts."""
+    run = config.run
+    try:
+        objective = load_objective(config.objective, run.dim)
+        start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+        objective.gradient(start)
+    except HushgradError as error:
+        return Check("objective", False, str(error))
+    return Check("objective", True, f"{objective.describe}; its gradient at the start is finite")
+
+
+def _state(config: AgentConfig, position: Position | None) -> Check:
+    """The directory is this run's, can be written, and has room."""
+    if position is not None and (position.agent, position.run) != (config.name, config.run.id):
+        return Check(
+            "state",
+            False,
+            f"'{config.state}' belongs to agent {position.agent} in run {position.run}. Choose "
+            "another directory: a state is never used for a second run",
+        )
+    where = config.state
+    while not where.exists():
+        where = where.parent
+    needed = 8 * config.run.dim * JOURNAL_VECTORS
+    try:
+        free = shutil.disk_usage(where).free
+        seconds = _sync_time(where)
+    except OSError as error:
+        return Check("state", False, f"'{where}' cannot be written: {error.strerror}")
+    if free < needed:
+        return Check(
+            "state", False, f"{free / 1e6:.0f} MB are free, but up to {needed / 1e6:.0f} are needed"
+        )
+    there = f"the run {position.summary}" if position is not None else "a new run"
+    power = f", {1e3 * seconds:.1f} ms per durable write" * (config.durability == "power")
+    return Check("state", True, f"{config.state}: {there}; {free / 1e9:.1f} GB free{power}")
+
+
+def _sync_time(directory: Path) -> float:
+    """Seconds that a small durable write takes here; the file is removed."""
+    path = directory / f".hushgrad-doctor-{os.getpid()}"
+    times: list[float] = []
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for _ in range(SYNCS):
+            started = time.perf_counter()
+            os.pwrite(file, bytes(512), 0)
+            os.fdatasync(file)
+            times.append(time.perf_counter() - started)
+    finally:
+        os.close(file)
+        path.unlink()
+    return statistics.median(times)
+
+
+def _ports(config: AgentConfig, *, is_running: bool) -> Iterator[Check]:
+    for check, address in (("listen", config.listen), ("metrics", config.metrics)):
+        if address is None:
+            if check == "listen":
+                yield Check(check, None, "no address: this agent dials all its neighbours")
+            continue
+        place = f"{address[0]}:{address[1]}"
+        objection = _bind(address)
+        if objection is None:
+            yield Check(check, True, f"{place} is free")
+        elif is_running:
+            yield Check(check, True, f"{place} is in use, and this agent is running")
+        else:
+            yield Check(check, False, f"{place}: {objection}. End who uses it, or choose another")
+
+
+def _bind(address: Address) -> str | None:
+    """Why nobody can listen there now, or None."""
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _neighbours(
+    config: AgentConfig,
+    identity: Identity | None,
+    known: Mapping[str, Certificate],
+    timeout: float,
+    own: int | None,
+) -> Iterator[Check]:
+    """`own`: the last round of this agent's journal, to be compared with what they have of it."""
+    clocks: dict[str, float] = {}
+    for neighbour in config.neighbours:
+        check = f"reach {neighbour.name}"
+        if neighbour.address is None:
+            yield Check(check, None, "it dials this agent, so it can be tried from there only")
+        elif identity is None or neighbour.name not in known:
+            yield Check(check, None, "not tried without both certificates")
+        else:
+            yield _reach(config, neighbour, identity, known[neighbour.name], timeout, clocks, own)
+    yield _clock(clocks)
+
+
+def _reach(
+    config: AgentConfig,
+    neighbour: Neighbour,
+    identity: Identity,
+    certificate: Certificate,
+    timeout: float,
+    clocks: dict[str, float],
+    own: int | None,
+) -> Check:
+    check = f"reach {neighbour.name}"
+    assert neighbour.address is not None
+    try:
+        asked = time.time()
+        hello = asyncio.run(probe(identity, certificate, neighbour.address, timeout=timeout))
+        clocks[neighbour.name] = hello.clock - (asked + time.time()) / 2
+    except AgentError as error:
+        is_answered = isinstance(error.__cause__, ssl.SSLError)
+        hint = (
+            "Compare certificates by `hushgrad key show`, at both"
+            if is_answered
+            else "Is its agent running, and the port open to this machine?"
+        )
+        return Check(check, False, f"{error}. {hint}")
+    if (objection := _disagreement(config, neighbour, hello)) is not None:
+        return Check(check, False, f"{objection}. Agree on one, at both")
+    place = f"{neighbour.address[0]}:{neighbour.address[1]}"
+    if own is not None and hello.heard > own:
+        return Check(
+            check,
+            False,
+            f"it holds round {hello.heard} of this agent, whose journal ends at round {own}: "
+            f"'{config.state}' is an old copy. Go on with the newest state, or start a new run",
+        )
+    there = f"is at round {hello.round}" if hello.round >= 0 else "has not begun"
+    return Check(check, True, f"{place} answers, runs the same, and {there}")
+
+
+def _disagreement(config: AgentConfig, neighbour: Neighbour, hello: Hello) -> str | None:
+    """What the two say differently of the run, of themselves or of their link."""
+    if (apart := differences(public_parts(config.run), hello.public)) != "":
+        return apart
+    if hello.number != neighbour.number:
+        return f"its number is {neighbour.number} here and {hello.number} there"
+    if hello.direction != MIRROR[neighbour.direction]:
+        return f"the link's direction is {neighbour.direction} here and {hello.direction} there"
+    if hello.two_hop != neighbour.two_hop:
+        return f"two_hop is {neighbour.two_hop} here and {hello.two_hop} there"
+    return None
+
+
+def _clock(clocks: Mapping[str, float]) -> Check:
+    """Clocks matter for the dates of certificates only."""
+    if not clocks:
+        return Check("clock", None, "no neighbour could be asked for its time")
+    name, apart = max(clocks.items(), key=lambda item: abs(item[1]))
+    text = f"{name} is the farthest off, by {round(apart):+d} s"
+    if abs(apart) > CLOCKS_APART:
+        return Check("clock", False, f"{text}. Set both clocks: certificates have dates")
+    return Check("clock", True, text)

@@ -1,0 +1,85 @@
+"""An agent and the program that started it: reports on stdout, and an end when stdin ends.
+
+Stdin is a pipe that nobody writes to. It ends when whoever holds its other end closes it or dies,
+however it dies, so an agent never outlives the program that looks after it. An agent does not
+depend on being looked at: a report that nobody reads is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+
+from hushgrad.network.deployed import Agent
+from hushgrad.network.ops.result import EXIT_CODES, Status
+
+STDIN, STDOUT = 0, 1
+PERIOD = 0.25  # seconds between reports
+MOST_NAMES = 8  # whom it waits for: a report stays far below what a pipe takes in one piece
+GRACE = 5.0  # seconds to leave after the present round; the journal stands a harder end too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Where an agent stands."""
+
+    iteration: int = 0
+    round: int = -1
+    connected: int = 0
+    waiting_for: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def decode_report(line: bytes) -> Report:
+    said = json.loads(line)
+    return Report(**said | {"waiting_for": tuple(said["waiting_for"])})
+
+
+@contextmanager
+def supervised(agent: Agent) -> Generator[None]:
+    """Report on an agent of this event loop, and stop it when stdin ends."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(STDOUT, False)
+    threading.Thread(target=_stop_with_stdin, args=(agent, loop), daemon=True).start()
+    telling = loop.create_task(_tell(agent))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        _report(agent)
+
+
+def _stop_with_stdin(agent: Agent, loop: asyncio.AbstractEventLoop) -> None:
+    """In a thread, so that a gradient that never ends does not keep the process."""
+    while os.read(STDIN, 1024):
+        pass
+    with suppress(RuntimeError):  # the loop is closed: it leaves already
+        loop.call_soon_threadsafe(agent.stop)
+    time.sleep(GRACE)
+    os._exit(EXIT_CODES[Status.STOPPED])
+
+
+async def _tell(agent: Agent) -> None:
+    while True:
+        _report(agent)
+        await asyncio.sleep(PERIOD)
+
+
+def _report(agent: Agent) -> None:
+    stats = agent.stats
+    report = Report(
+        iteration=stats.iteration,
+        round=stats.round,
+        connected=sum(stats.connected.values()),
+        waiting_for=tuple(stats.waiting_for[:MOST_NAMES]),
+    )
+    with suppress(OSError):  # the pipe is full, or nobody is there
+        os.write(STDOUT, report.encode())

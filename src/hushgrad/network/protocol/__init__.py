@@ -1,0 +1,1 @@
+"""The protocol between neighbours, without I/O: frames, HELLO, session, stopping."""

@@ -1,0 +1,209 @@
+"""What two agents tell each other when they connect, before anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from hushgrad.agent.weights import Ends, Row
+from hushgrad.draws import SeededDraws, Stream, trial_keys
+from hushgrad.errors import WireError
+from hushgrad.network.config.model import RunConfig
+from hushgrad.network.keys.identity import is_name
+
+type Json = Any
+
+# Why one refuses the other; what else a REJECT says is counted as "other".
+OTHER_END = "other end"
+REASONS = frozenset({
+    "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
+    "dimension", "not finite", OTHER_END,
+})  # fmt: skip
+
+MIRROR = {"both": "both", "in": "out", "out": "in"}  # a link's direction seen from its other end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello:
+    """One agent's HELLO to one peer."""
+
+    public: Mapping[str, str]  # the run, as `public_parts` writes it
+    number: int
+    incarnation: int  # how often its state directory was opened
+    life: str  # random, of this process: two that say the same are one
+    round: int  # the last that it has committed, −1 before the first
+    needs: int  # the first round that it lacks of the peer
+    held: int  # the last round that it holds of the peer, −1 for none
+    held_digest: str  # in hex
+    degree_in: int
+    degree_out: int
+    direction: str  # of this link, seen from the speaker: "both", "in" or "out"
+    two_hop: bool
+    clock: int = 0  # its unix time; `hushgrad doctor` compares clocks
+    heartbeat: int = 0  # milliseconds between its signs of life
+
+    @property
+    def heard(self) -> int:
+        """The last round of the peer that it has had."""
+        return max(self.held, self.needs - 1)
+
+    @property
+    def ends(self) -> Ends:
+        return Ends(self.degree_in, self.degree_out)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def decode_hello(body: bytes | memoryview) -> Hello:
+    """A HELLO as it came, its types checked."""
+    said = _object(body, "HELLO")
+    kinds = {int: lambda v: type(v) is int and -1 <= v < 2**63, str: lambda v: type(v) is str}
+    rules = {
+        field.name: {"int": kinds[int], "str": kinds[str], "bool": lambda v: type(v) is bool}.get(
+            str(field.type), _is_text_table
+        )
+        for field in fields(Hello)
+    }
+    if set(said) != set(rules):
+        raise WireError(f"a HELLO has the entries {sorted(rules)}, not {sorted(said)[:20]}")
+    for name, holds in rules.items():
+        if not holds(said[name]) or (said[name] == -1 and name not in ("round", "held")):
+            raise WireError(f"the entry '{name}' of a HELLO cannot be {said[name]!r:.60}")
+    return Hello(**said)
+
+
+def _is_text_table(value: Json) -> bool:
+    return type(value) is dict and all(type(text) is str for text in value.values())
+
+
+def row_document(row: Row) -> dict[str, Json]:
+    """A row for JSON."""
+    links = [[i, weight, row.names[i]] for i, weight in row.links.items()]
+    return {"own": row.own, "links": links}
+
+
+def read_row(document: Mapping[str, Json]) -> Row:
+    """A row that `row_document` wrote."""
+    links: list[tuple[int, float, str]] = document["links"]
+    weights = {i: weight for i, weight, _ in links}
+    return Row(document["own"], weights, {i: name for i, _, name in links})
+
+
+def encode_row(row: Row) -> bytes:
+    return json.dumps(row_document(row)).encode()
+
+
+def decode_row(body: bytes | memoryview, n_agents: int) -> Row:
+    """A ROW as it came, its types checked."""
+    said = _object(body, "ROW")
+    links: Json = said.get("links")
+    holds = (
+        set(said) == {"own", "links"}
+        and _is_weight(said["own"])
+        and type(links) is list
+        and all(_is_link(link, n_agents) for link in links)
+    )
+    if not holds:
+        raise WireError("a ROW holds its own weight and [number, weight, name] of every link")
+    return read_row(said)
+
+
+def _is_link(value: Json, n_agents: int) -> bool:
+    return (
+        type(value) is list
+        and len(value) == 3
+        and type(value[0]) is int
+        and 0 <= value[0] < n_agents
+        and _is_weight(value[1])
+        and type(value[2]) is str
+        and is_name(value[2])
+    )
+
+
+def _is_weight(value: Json) -> bool:
+    return type(value) is float and 0.0 < value < 1.0
+
+
+def encode_reject(reason: str, text: str) -> bytes:
+    return json.dumps({"reason": reason, "text": text[:1000]}).encode()
+
+
+def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
+    """(reason, text), known and printable whatever was sent."""
+    said = _object(body, "REJECT")
+    reason, text = str(said.get("reason")), str(said.get("text", ""))[:1000]
+    return (
+        reason if reason in REASONS else "other",
+        "".join(c for c in text if c.isprintable()),
+    )
+
+
+def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
+    try:
+        said = json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a {what} is JSON, but {type(error).__name__} came of it") from error
+    if type(said) is not dict:
+        raise WireError(f"a {what} is a table, not a {type(said).__name__}")
+    return said
+
+
+# ---- what all agents of a run must agree on
+
+
+def public_parts(run: RunConfig) -> dict[str, str]:
+    """The run's public configuration, entry by entry; neither seed nor start belongs to it."""
+    return {
+        "run": run.id,
+        "algorithm": describe(run.algorithm),
+        "draws": _draws(run),
+        **{
+            name: repr(getattr(run, name))
+            for name in (
+                "dim", "n_agents", "iterations", "tolerance", "diameter", "mixing", "max_degree",
+                "eta", "n_links",
+            )
+        },
+    }  # fmt: skip
+
+
+def _draws(run: RunConfig) -> str:
+    """Whether by a secret or by a seed, which must be everyone's: masks and coins come of it. Coins
+    are public, so they tell seeds apart.
+    """
+    if run.seed is None:
+        return "secret"
+    at = np.arange(4, dtype=np.uint32)
+    coins = SeededDraws(trial_keys(run.seed, [0]), 0).uniforms(Stream.COIN, at, at)
+    return f"seeded, with coins {sha256(coins.tobytes()).hexdigest()[:8]}"
+
+
+def describe(value: Any) -> str:
+    """Public parameters as text, the same at every agent: `PDGDS(split=FreshSplit(), …)`."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = (f"{f.name}={describe(getattr(value, f.name))}" for f in fields(value))
+        return f"{type(value).__name__}({', '.join(inside)})"
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)
+
+
+def config_digest(run: RunConfig) -> str:
+    """What two agents compare: the same if and only if they mean the same run."""
+    return sha256(json.dumps(public_parts(run), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """`iterations: 500 here, 600 there; …`, empty where both agree."""
+    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    text = "; ".join(
+        f"{name[:40]}: {ours.get(name, 'nothing')} here, {theirs.get(name, 'nothing')[:300]} there"
+        for name in names[:20]
+    )
+    return "".join(c for c in text if c.isprintable())

@@ -1,0 +1,276 @@
+"""An agent's state directory, and in it the journal: what was committed before it was sent.
+
+    run.json    which run of which agent the directory belongs to
+    secret      32 random bytes (0600), minted with the directory
+    starts      how often it was opened: the incarnation
+    links.json  what the neighbours said of their links, once all have
+    begun       there once the first round is in the journal, before it is sent
+    lock        held by the one process that may write
+    slot-0, -1  the journal: some steps in one, the next ones in the other, and so by turns
+
+A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
+the round before, the gradients evaluated since, the marks of what is sent and of what was consumed
+(a frame itself if it is short, otherwise its digest). The first has the state at the start of its
+step in place of sums; for k = 0 only x⁰. The slot that is being overwritten is not the one that is
+needed. State is stored by field name and shape.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from hushgrad.errors import StateError
+from hushgrad.network.keys.identity import check_mode
+from hushgrad.network.ops.result import replace_file
+from hushgrad.network.state.direct import Direct, Staging
+from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
+
+FORMAT = 5
+STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
+SECRET = 32  # bytes
+_PIECES = 1024  # that the system takes at a time
+
+type Facts = dict[str, Any]  # what JSON can hold
+
+
+class StateDirectory:
+    """The directory of one agent in one run, locked."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run: str,
+        agent: str,
+        durability: Literal["process", "power"] = "power",
+    ):
+        self.path, self._run = path, run
+        self._sync = durability == "power"
+        self._slots: list[_Slot] = []
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._sync:
+                _sync_directory(path.parent)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StateError(f"the state directory '{path}' cannot be used: {error}.") from error
+        if not _lock_alone(self._lock):
+            os.close(self._lock)
+            raise StateError(
+                f"the state directory '{path}' is in use: another process runs this agent. "
+                "Two writers would send two messages for one round. End the other one first."
+            )
+        try:
+            self._adopt({"format": FORMAT, "run": run, "agent": agent})
+            self.incarnation = self._count_start()
+            self.secret = self._read_secret()
+            self._begun = path / "begun"
+            staging = Staging() if self._sync else None  # others leave the copy to the system
+            for n in (0, 1):
+                self._slots.append(_Slot(path / f"slot-{n}", staging))
+            self._slot = self._slots[1]  # the newer one
+        except BaseException:
+            self.close()
+            raise
+
+    def _adopt(self, belongs: Facts) -> None:
+        """Mint a new directory, or check whose an old one is."""
+        label = self.path / "run.json"
+        if not label.exists():
+            if (self.path / "slot-0").exists():
+                raise StateError(
+                    f"'{self.path}' holds a journal, but no run.json that says whose. Restore it."
+                )
+            _write(self.path / "secret", secrets.token_bytes(SECRET), mode=0o600)
+            _write(label, json.dumps(belongs, indent=2).encode() + b"\n")
+        found = _read_json(label)
+        if found != belongs:
+            raise StateError(
+                f"the state directory '{self.path}' belongs to agent {found.get('agent')!r} in run "
+                f"{found.get('run')!r} (format {found.get('format')}), not to agent "
+                f"{belongs['agent']!r} in run {self._run!r} (format {FORMAT}). A state is never "
+                "used for another run: choose another directory."
+            )
+
+    def _count_start(self) -> int:
+        file = self.path / "starts"
+        number = _read_json(file) + 1 if file.exists() else 1
+        _write(file, b"%d\n" % number)
+        return number
+
+    def _read_secret(self) -> bytes:
+        file = self.path / "secret"
+        if not file.exists():
+            raise StateError(f"'{file}' is missing: no draw can be repeated without. Restore it.")
+        check_mode(file)
+        secret = file.read_bytes()
+        if len(secret) != SECRET:
+            raise StateError(f"'{file}' has {len(secret)} bytes instead of {SECRET}. Restore it.")
+        return secret
+
+    @property
+    def links(self) -> Facts | None:
+        """What neighbours said of their links, if it was stored."""
+        file = self.path / "links.json"
+        return _read_json(file) if file.exists() else None
+
+    def store_links(self, links: Facts) -> None:
+        _write(self.path / "links.json", json.dumps(links).encode())
+
+    # ---- journal
+
+    def read(self) -> list[list[Section]]:
+        """The whole sections of each slot, the older first, those that are empty left out."""
+        found = [(sections, slot) for slot in self._slots if (sections := slot.read())]
+        found.sort(key=lambda pair: pair[0][0].round)
+        if found:
+            self._slot = found[-1][1]
+        elif self._begun.exists():
+            raise StateError(
+                f"the journal in '{self.path}' cannot be read, but its run had begun. To begin "
+                "again would send other messages for rounds that neighbours hold. Restore the "
+                "newest state, or start a new run with a new id and directory."
+            )
+        return [sections for sections, _ in found]
+
+    def begin(self, section: Section) -> None:
+        """Write the first section of a slot, over those of the older one."""
+        one, other = self._slots
+        slot = other if self._slot is one else one
+        slot.write(section, afresh=True)
+        self._slot = slot
+        if section.round == 0:
+            _write(self._begun, b"")
+
+    def append(self, section: Section) -> None:
+        """One more section of the newer slot."""
+        self._slot.write(section, afresh=False)
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.close()
+        os.close(self._lock)
+
+
+def _lock_alone(lock: int) -> bool:
+    """Whether this process has the lock now; who only looks holds it for an instant."""
+    for pause in (0.0, 0.01, 0.05):
+        time.sleep(pause)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+class _Slot:
+    """One file of the journal, overwritten in place: its blocks are there already, and a sync
+    need not change the file's size.
+    """
+
+    def __init__(self, path: Path, staging: Staging | None):
+        """With `staging` it waits for the disk."""
+        self._path, self._sync = path, staging is not None
+        try:
+            if self._sync:
+                path.touch(0o600)
+                _sync_directory(path.parent)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
+        self._direct = None if staging is None else Direct(path, staging)
+        self._end, self._checksum = 0, NOTHING
+
+    def read(self) -> list[Section]:
+        """What is whole; the next section goes behind it."""
+        size = os.fstat(self._file).st_size
+        sections, self._end, self._checksum = read_sections(self._read, size)
+        return sections
+
+    def _read(self, place: int, count: int) -> bytes:
+        content = os.pread(self._file, count, place)
+        while len(content) < count:  # the system gives 2 GB at most
+            more = os.pread(self._file, count - len(content), place + len(content))
+            if not more:
+                break
+            content += more
+        return content
+
+    def write(self, section: Section, *, afresh: bool) -> None:
+        place, checksum = (0, NOTHING) if afresh else (self._end, self._checksum)
+        pieces, checksum = encode_section(section, checksum)
+        try:
+            end = self._write_all(pieces, place)
+            if self._sync:  # also of what went past the cache: the disk has one too
+                os.fdatasync(self._file)
+        except OSError as error:
+            raise StateError(
+                f"the journal '{self._path}' cannot be written: {error.strerror}. Nothing of this "
+                "round was sent and the state is kept: make room, then start the agent again."
+            ) from error
+        self._end, self._checksum = end, checksum
+
+    def _write_all(self, pieces: list[Any], place: int) -> int:
+        """Write bytes and arrays from a place on; gives where they end."""
+        if len(pieces) == 1:
+            total = len(pieces[0])
+            count = os.pwrite(self._file, pieces[0], place)
+        else:
+            total = sum([memoryview(piece).nbytes for piece in pieces])
+            count = None
+            if self._direct is not None and len(pieces) <= _PIECES:
+                count = self._direct.write(pieces, place)
+            if count is None:
+                count = os.pwritev(self._file, pieces[:_PIECES], place)
+        if count < total:
+            self._write_rest(pieces, count, place)
+        return place + total
+
+    def _write_rest(self, pieces: list[Any], count: int, place: int) -> None:
+        """What is left of the pieces after so many bytes: they were too many at a time, or the
+        disk fills up; if nothing fits any more, that is an error.
+        """
+        for piece in pieces:
+            rest = memoryview(piece).cast("B")
+            done = min(count, len(rest))
+            count, place, rest = count - done, place + done, rest[done:]
+            while rest:
+                more = os.pwrite(self._file, rest, place)
+                place, rest = place + more, rest[more:]
+
+    def close(self) -> None:
+        os.close(self._file)
+        if self._direct is not None:
+            self._direct.close()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise StateError(
+            f"'{path}' is damaged: {error}. Restore the newest state, or start a new run with a "
+            "new id and directory."
+        ) from error
+
+
+def _write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    try:
+        replace_file(path, lambda file: (os.fchmod(file.fileno(), mode), file.write(content)))
+    except OSError as error:
+        raise StateError(f"'{path}' cannot be written: {error.strerror}.") from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,99 @@
+"""Where an agent stands, read from its state directory without touching it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hushgrad.errors import StateError
+from hushgrad.network.state.journal import FORMAT
+from hushgrad.network.state.sections import Section, decode_sections
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """What a state directory says."""
+
+    agent: str
+    run: str
+    starts: int  # how often the agent was started
+    is_running: bool
+    iteration: int  # the one under way, or the number of all if it has ended
+    round: int | None  # the last that was made durable; None before the first
+    status: str | None  # how the run ended, if it has
+    is_settled: bool  # and every neighbour has finished too
+
+    @property
+    def summary(self) -> str:
+        """In words."""
+        if self.status is not None:
+            serves = self.is_running and not self.is_settled
+            rest = "; it still serves neighbours that are not finished" if serves else ""
+            return f"{self.status} after {self.iteration} iterations{rest}"
+        if self.round is None:
+            where = "before its first round"
+        else:
+            where = f"in iteration {self.iteration}, round {self.round}"
+        return f"{'runs' if self.is_running else 'stopped'}, {where}"
+
+
+def read_position(state: Path) -> Position | None:
+    """Where the agent of this directory stands; None if none was ever started there."""
+    if not (state / "run.json").exists():
+        return None
+    try:
+        belongs = json.loads((state / "run.json").read_text(encoding="utf-8"))
+        if belongs["format"] != FORMAT:
+            raise StateError(
+                f"'{state}' is of format {belongs['format']}, but this version reads {FORMAT}. "
+                "Look at it with the version that wrote it."
+            )
+        starts = int((state / "starts").read_text()) if (state / "starts").exists() else 0
+        slots = [_sections(state / f"slot-{n}") for n in (0, 1)]
+        last = max((s for s in slots if s), key=lambda s: s[0].round, default=None)
+        return Position(
+            agent=belongs["agent"],
+            run=belongs["run"],
+            starts=starts,
+            is_running=is_locked(state),
+            **_position(last),
+        )
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StateError(f"'{state}' is no state directory of an agent: {error}.") from error
+
+
+def _sections(slot: Path) -> list[Section]:
+    return decode_sections(slot.read_bytes())[0] if slot.exists() else []
+
+
+def _position(sections: list[Section] | None) -> dict[str, Any]:
+    if sections is None:
+        return {"iteration": 0, "round": None, "status": None, "is_settled": False}
+    head, last = sections[0], sections[-1]
+    if head.facts.get("is_final"):
+        return {
+            "iteration": head.k,
+            "round": head.round - 1,
+            "status": head.facts["status"],
+            "is_settled": any(section.facts.get("is_settled") for section in sections),
+        }
+    return {"iteration": last.k, "round": last.round, "status": None, "is_settled": False}
+
+
+def is_locked(state: Path) -> bool:
+    """Whether a process runs the agent of this directory now."""
+    try:
+        lock = os.open(state / "lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,1 @@
+"""Connections to the neighbours: TLS or in memory, dialled, watched, replaced."""

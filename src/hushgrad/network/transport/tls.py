@@ -1,0 +1,355 @@
+"""How bytes travel between agents: TLS over TCP (for tests: memory.py).
+
+A transport is little: `dial` a neighbour, `serve` those who dial here, say who is at the other end.
+Connections are asyncio's: a BufferedProtocol on this side, `write`, `close` and `abort` on theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from hushgrad.errors import AgentError
+from hushgrad.network.config.model import Address
+from hushgrad.network.keys.identity import (
+    Certificate,
+    Identity,
+    client_context,
+    peer_name,
+    server_context,
+)
+
+HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
+_MOST_STRANGERS = 64  # handshakes at a time: each costs a socket and some 50 kB
+_RECORD = 16_384  # the most bytes in a TLS record
+_UNKNOWN = 18  # OpenSSL's code of a self-signed certificate that is not among those trusted
+
+type NewProtocol = Callable[[], asyncio.BufferedProtocol]
+type Refused = Callable[[str, str], None]  # (reason to count by, what happened)
+
+
+class Transport(Protocol):
+    """Carries frames; a protocol that it makes gets `connection_made` with its peer verified."""
+
+    async def dial(self, name: str, new: NewProtocol) -> None:
+        """Connect to a neighbour; OSError, also as ssl.SSLError or TimeoutError, if not."""
+        ...
+
+    async def serve(self, new: NewProtocol, refused: Refused) -> None:
+        """Accept connections until cancelled; tells of those that it turned away."""
+        ...
+
+    def name_of(self, connection: Any) -> str:
+        """Who is at the other end of a connection; IdentityError if nobody known."""
+        ...
+
+    def close(self) -> None:
+        """Accept nobody any more; also if `serve` was never called."""
+        ...
+
+
+class TLS:
+    """Both ends show a certificate; each accepts exactly its neighbours'."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        neighbours: Mapping[str, Certificate],
+        addresses: Mapping[str, Address],
+        listen: Address | socket.socket | None,
+    ):
+        self._identity, self._neighbours, self._addresses = identity, neighbours, addresses
+        # a socket was bound by who started this process
+        self._socket = _listening(listen) if isinstance(listen, tuple) else listen
+        if self._socket is not None:
+            self._socket.setblocking(False)
+
+    async def dial(self, name: str, new: NewProtocol) -> None:
+        host, port = self._addresses[name]
+        context = client_context(self._identity, self._neighbours[name])
+        async with asyncio.timeout(HANDSHAKE):
+            plain = await _connect(host, port)
+            with contextlib.closing(plain):  # wrapped, it is the TLS socket's
+                secure = await _shake_hands(plain, context, server_hostname=name)
+        _Connection(secure, new())
+
+    async def serve(self, new: NewProtocol, refused: Refused) -> None:
+        ear = self._socket
+        if ear is None:
+            return
+        loop, number = asyncio.get_running_loop(), ear.fileno()
+        context = server_context(self._identity, self._neighbours.values())
+        judging: dict[asyncio.Task[None], str] = {}  # whence each came, the oldest first
+        deaf: asyncio.TimerHandle | None = None
+
+        def accept() -> None:
+            nonlocal deaf
+            try:
+                plain, origin = ear.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return  # who knocked is gone
+            except OSError as error:  # out of file descriptors, most likely
+                refused("accept", f"no connection can be accepted: {error}")
+                loop.remove_reader(number)
+                deaf = loop.call_later(1.0, lambda: loop.add_reader(number, accept))
+                return
+            if len(judging) >= _MOST_STRANGERS:
+                oldest = _oldest_of_the_most(judging)
+                refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
+                oldest.cancel()
+            task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
+            judging[task] = origin[0]
+            task.add_done_callback(lambda task: judging.pop(task, None))
+            # wrapped, it is the TLS socket's; otherwise, whatever became of the task, its end
+            task.add_done_callback(lambda _: plain.close())
+
+        # not loop.sock_accept: cancelled at the wrong moment, it loses a connection unclosed
+        loop.add_reader(number, accept)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if deaf is not None:
+                deaf.cancel()
+            loop.remove_reader(number)
+            for task in judging:
+                task.cancel()
+            self.close()
+
+    async def _judge(
+        self,
+        plain: socket.socket,
+        origin: str,
+        context: ssl.SSLContext,
+        new: NewProtocol,
+        refused: Refused,
+    ) -> None:
+        """A TLS 1.3 client has finished before the server has judged it: judge here, and tell."""
+        try:
+            async with asyncio.timeout(HANDSHAKE):
+                secure = await _shake_hands(plain, context, server_side=True)
+        except TimeoutError:
+            refused("silence", f"{origin} did not finish its handshake in {HANDSHAKE:.0f} s")
+        except OSError as error:
+            refused(refusal(error), f"{origin} failed its handshake: {_text(error)}")
+        else:
+            _Connection(secure, new())
+
+    def name_of(self, connection: Any) -> str:
+        return peer_name(connection.socket, self._neighbours.values())
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+
+def _oldest_of_the_most[T](judging: Mapping[T, str]) -> T:
+    """Who goes when it is crowded: a neighbour's handshake is short, so whoever waits for long says
+    nothing; and most of a crowd come from one place.
+    """
+    counts = Counter(judging.values())
+    most = max(counts.values())
+    return next(task for task, origin in judging.items() if counts[origin] == most)
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    """A connection to the first address of a host that takes it."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{host} has no address")
+    for family, kind, proto, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        plain = socket.socket(family, kind, proto)
+        try:
+            plain.setblocking(False)
+            await loop.sock_connect(plain, address)
+            return plain
+        except OSError as error:
+            plain.close()
+            failure = error
+        except BaseException:
+            plain.close()
+            raise
+    raise failure
+
+
+async def _shake_hands(plain: socket.socket, context: ssl.SSLContext, **side: Any) -> ssl.SSLSocket:
+    plain.setblocking(False)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    secure = context.wrap_socket(plain, do_handshake_on_connect=False, **side)
+    try:
+        while True:
+            try:
+                secure.do_handshake()
+                return secure
+            except ssl.SSLWantReadError:
+                await _ready(secure, "reader")
+            except ssl.SSLWantWriteError:
+                await _ready(secure, "writer")
+    except BaseException:
+        secure.close()
+        raise
+
+
+async def _ready(sock: socket.socket, side: Literal["reader", "writer"]) -> None:
+    loop, number = asyncio.get_running_loop(), sock.fileno()
+    add, remove = {
+        "reader": (loop.add_reader, loop.remove_reader),
+        "writer": (loop.add_writer, loop.remove_writer),
+    }[side]
+    ready: asyncio.Future[None] = loop.create_future()
+    add(number, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        remove(number)
+
+
+class _Connection(asyncio.Transport):
+    """A TLS socket in the event loop.
+
+    asyncio's own TLS passes every byte through two more buffers and some ten more calls; on the
+    socket itself a round costs little more than half of that.
+    """
+
+    def __init__(self, secure: ssl.SSLSocket, protocol: asyncio.BufferedProtocol):
+        super().__init__()
+        self.socket, self._protocol = secure, protocol
+        self._loop, self._number = asyncio.get_running_loop(), secure.fileno()
+        self._backlog: deque[memoryview] = deque()
+        self._is_closing = False
+        protocol.connection_made(self)
+        if not self._is_closing:
+            self._loop.add_reader(self._number, self._read)
+            self._read()  # what came with the handshake wakes nobody
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait because the other end does not read."""
+        return sum(map(len, self._backlog)) if self._backlog else 0
+
+    def _read(self) -> None:
+        """Fill the protocol's buffer record by record, while records are full: then more may be
+        here.
+        """
+        room = memoryview(self._protocol.get_buffer(-1))
+        size, filled = len(room), 0
+        failure, is_over = None, False
+        try:
+            filled = count = self.socket.recv_into(room, size)
+            while count == _RECORD and filled < size:
+                count = self.socket.recv_into(room[filled:], size - filled)
+                filled += count
+            is_over = not count
+        except ssl.SSLWantReadError:
+            pass
+        except OSError as error:
+            failure, is_over = error, True
+        if filled:
+            self._protocol.buffer_updated(filled)
+        if is_over:
+            self._end(failure)
+        elif filled == size:  # what is left of a record wakes nobody; but others wait too
+            self._loop.call_soon(self._read_again)
+
+    def _read_again(self) -> None:
+        if not self._is_closing:
+            self._read()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._backlog:
+            self._backlog.append(memoryview(data))
+        elif not self._is_closing:
+            rest = self._send(data)
+            if rest:
+                self._backlog.append(memoryview(rest))
+                self._loop.add_writer(self._number, self._flush)
+
+    def _send(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+        """Send what can be sent now; gives the rest."""
+        try:
+            sent = self.socket.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return data
+        except OSError as error:
+            self._end(error)
+            return b""
+        return b"" if sent == len(data) else memoryview(data)[sent:]
+
+    def _flush(self) -> None:
+        while self._backlog:
+            rest = self._send(self._backlog[0])
+            if rest:
+                self._backlog[0] = memoryview(rest)
+                return
+            if self._backlog:
+                self._backlog.popleft()
+        self._loop.remove_writer(self._number)
+        if self._is_closing:
+            self._end(None)
+
+    def close(self) -> None:
+        """End when all is written."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.remove_reader(self._number)
+            if not self._backlog:
+                self._end(None)
+
+    def abort(self) -> None:
+        self._end(ConnectionAbortedError("aborted"))
+
+    def _end(self, error: Exception | None) -> None:
+        if self.socket.fileno() < 0:
+            return
+        self._is_closing = True
+        self._loop.remove_reader(self._number)
+        self._loop.remove_writer(self._number)
+        self._backlog.clear()
+        if error is None:
+            with contextlib.suppress(OSError, ValueError):
+                self.socket.unwrap()  # says goodbye; an answer is not awaited
+        self.socket.close()
+        self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+def _listening(address: Address) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        ear = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise AgentError(
+            f"this agent cannot listen at {host}:{port}: {error.strerror or error}. Is another "
+            "agent running there? Change `listen`, or end it."
+        ) from error
+    return ear
+
+
+def refusal(error: Exception) -> str:
+    """Why a handshake failed, in a word or two to count by."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "certificate"
+    text = _text(error)
+    if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in text:
+        return "no certificate"
+    if (
+        "UNSUPPORTED_PROTOCOL" in text
+        or "PROTOCOL_VERSION" in text
+        or "WRONG_VERSION_NUMBER" in text
+        or "HTTP_REQUEST" in text
+    ):
+        return "not TLS 1.3"
+    return "handshake"
+
+
+def _text(error: Exception) -> str:
+    if getattr(error, "verify_code", 0) == _UNKNOWN:
+        return "its certificate is no neighbour's"
+    return getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)

@@ -1,0 +1,1 @@
+"""Runs for people and papers: plots and exports."""

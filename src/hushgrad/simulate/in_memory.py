@@ -1,0 +1,258 @@
+"""Agents alone, joined by in-memory links: the driver of the network without the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.links import link_numbers, two_hop_weights
+from hushgrad.agent.masking import agent_masks
+from hushgrad.agent.single import AgentDriver, Local, LocalWeights, Payload
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.draws import SeededDraws, trial_keys
+from hushgrad.exchange import Links, Pull, Push
+from hushgrad.graphs import Graph
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.recording import AWAKE, TRACE, Recording
+from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
+from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.transcript import Channel
+
+
+def local_agents(
+    algorithm: Algorithm, problem: Problem, network: Network, *, seed: int, trial: int
+) -> list[Local]:
+    """What each agent of a network knows, and no more."""
+    graph, m = network.graph, network.n_agents
+    two_hop = graph.two_hop() if algorithm.links is Links.TWO_HOP else None
+    reach = {Links.GRAPH: graph} | ({} if two_hop is None else {Links.TWO_HOP: two_hop})
+    receivers = {
+        links: [tuple(g.receivers[g.senders == j].tolist()) for j in range(m)]
+        for links, g in reach.items()
+    }
+    weights: dict[str, list[LocalWeights]] = {}
+    for letter, kind in algorithm.needs.items():
+        w = network.weights(kind)
+        weights[letter] = _local_weights(graph.senders, graph.receivers, w.links, w.own)
+        if two_hop is not None:
+            _, square, own = two_hop_weights(network, two_hop, kind)
+            weights[letter + "2"] = _local_weights(two_hop.senders, two_hop.receivers, square, own)
+    numbers = link_numbers(graph) if algorithm.undirected else np.zeros(0, np.int64)
+    of_link = {
+        (int(j), int(i)): int(n)
+        for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)
+    }
+    key = trial_keys(seed, [trial])
+    gradients = [
+        problem.local_gradient(j, None if problem.n_trials is None else trial) for j in range(m)
+    ]
+    masks = agent_masks(algorithm, network, problem.dim, seed=seed, trial=trial)
+    if masks is not None:
+        gradients = [mask.over(g) for mask, g in zip(masks, gradients, strict=True)]
+    return [
+        Local(
+            number=j,
+            receivers={links: lists[j] for links, lists in receivers.items()},
+            weights={name: every[j] for name, every in weights.items()},
+            gradient=gradients[j],
+            draws=SeededDraws(key, j),
+            link_numbers={i: of_link[j, i] for i in receivers[Links.GRAPH][j] if of_link},
+            n_links=graph.n_links,
+        )
+        for j in range(m)
+    ]
+
+
+def _local_weights(
+    senders: NDArray[np.int64],
+    receivers: NDArray[np.int64],
+    links: NDArray[np.float64],
+    own: NDArray[np.float64],
+) -> list[LocalWeights]:
+    out: list[dict[int, float]] = [{} for _ in own]
+    into: list[dict[int, float]] = [{} for _ in own]
+    for j, i, weight in zip(senders.tolist(), receivers.tolist(), links.tolist(), strict=True):
+        out[j][i] = weight
+        into[i][j] = weight
+    return [
+        LocalWeights(float(a), column, row) for a, column, row in zip(own, out, into, strict=True)
+    ]
+
+
+class InMemoryNetwork:
+    """Agents of a network, each with its own driver, exchanging mail round by round."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        network: Network,
+        x0: NDArray[np.float64],  # (agents, d)
+        *,
+        seed: int,
+        trial: int,
+    ):
+        self.locals = local_agents(algorithm, problem, network, seed=seed, trial=trial)
+        self.agents = [AgentDriver(algorithm, a, x0[a.number]) for a in self.locals]
+
+    @property
+    def x(self) -> NDArray[np.float64]:
+        """(agents, d)."""
+        return np.array([agent.x for agent in self.agents])
+
+    def iterate(self) -> Iterator[dict[tuple[int, int], Payload]]:
+        """One iteration; gives the mail {(sender, receiver): payloads} of each of its rounds."""
+        done = False
+        while not done:
+            mail = [agent.send() for agent in self.agents]
+            yield {(j, i): payload for j, out in enumerate(mail) for i, payload in out.items()}
+            boxes: list[dict[int, Payload]] = [{} for _ in self.agents]
+            for j, out in enumerate(mail):
+                for i, payload in out.items():
+                    boxes[i][j] = payload
+            for agent, box in zip(self.agents, boxes, strict=True):
+                done = agent.receive(box)  # the same for all: they run the same step
+
+
+class SentMessages:
+    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept in a
+    book if there is one.
+    """
+
+    def __init__(self, *, counts_from: int, row: int, reach: Graph, recording: Recording | None):
+        self.counts_from, self.row, self.recording = counts_from, row, recording
+        self.rounds = self.vectors = self.numbers = 0
+        arcs = zip(reach.senders.tolist(), reach.receivers.tolist(), strict=True)
+        self._arc = {link: n for n, link in enumerate(arcs)}
+
+    def note(
+        self,
+        k: int,
+        turn: int,
+        asked: tuple[Push | Pull, ...],
+        mail: dict[tuple[int, int], Payload],
+    ) -> None:
+        """The mail {(sender, receiver): payloads} of round `turn` of iteration k."""
+        counted = k >= self.counts_from
+        self.rounds += counted
+        for link, payload in mail.items():
+            for e, vector in enumerate(payload):
+                if vector is None:
+                    continue
+                if counted:
+                    self.vectors += not getattr(asked[e], "scalar", False)
+                    self.numbers += len(vector)
+                if self.recording is not None:
+                    kind = "push" if isinstance(asked[e], Push) else "pull"
+                    self._keep((turn, e, kind), k, link, vector)
+
+    def _keep(self, name: tuple[int, int, str], k: int, link: tuple[int, int], vector: Any) -> None:
+        assert self.recording is not None
+        place = self.row, k, self._arc[link]
+        self.recording.array(name, (len(self._arc), len(vector)))[place] = vector
+        self.recording.array((*name, AWAKE), (len(self._arc),), bool)[place] = True
+
+    def traffic(self, iterations: int, links: int, graph_links: int) -> Traffic:
+        """Per iteration, of the first `iterations`, over `links` of which the graph has its own."""
+        iterations -= self.counts_from
+        return Traffic(
+            rounds_per_iteration=round(self.rounds / iterations),
+            links=links,
+            extra_links=max(0, links - graph_links),
+            messages_per_link=self.vectors / links / iterations if links else 0.0,
+            numbers_per_link=self.numbers / links / iterations if links else 0.0,
+            bytes_per_iteration=8.0 * self.numbers / iterations,
+        )
+
+
+def _channels(reach: Graph, recording: Recording) -> tuple[Channel, ...]:
+    """Kept mail: one channel per exchange, over the links that the algorithm may use."""
+    channels: list[Channel] = []
+    for name in sorted(name for name in recording.names() if name != TRACE and name[-1] != AWAKE):
+        awake = recording.read((*name, AWAKE))
+        channels.append(
+            Channel(
+                round=name[0],
+                exchange=name[1],
+                kind=name[2],
+                iterations=np.arange(awake.shape[1]),
+                senders=reach.senders,
+                receivers=reach.receivers,
+                row=np.arange(reach.n_arcs),
+                values=recording.read(name),
+                awake=None if awake.all() else awake,
+            )
+        )
+    return tuple(channels)
+
+
+def simulate(request: RunRequest) -> Outcome:
+    """All trials of an order, one after the other, agent by agent."""
+    m, d = request.x0.shape[1:]
+    samples = len(request.samples)
+    error, consensus = (np.full((len(request.trials), samples), np.nan) for _ in range(2))
+    metrics = {name: np.full((len(request.trials), samples), np.nan) for name in request.metrics}
+    x = np.empty((len(request.trials), m, d))
+    diverged = np.full(len(request.trials), -1)
+    every_solution = np.atleast_2d(request.problem.solution())
+    mails: list[SentMessages] = []
+    iterations = int(request.samples[-1])
+    graph = request.network.graph
+    reach = graph.two_hop() if request.algorithm.links is Links.TWO_HOP else graph
+    recording = request.recording
+    for t, trial in enumerate(request.trials.tolist()):
+        solution = every_solution[trial if request.problem.n_trials is not None else 0]
+        # a first iteration that differs is not what later ones cost, unless it is the only one
+        counts_from = int(request.algorithm.first_differs and iterations > 1)
+        mail = SentMessages(counts_from=counts_from, row=t, reach=reach, recording=recording)
+        mails.append(mail)
+        team = InMemoryNetwork(
+            request.algorithm,
+            request.problem,
+            request.network,
+            request.x0[t],
+            seed=request.seed,
+            trial=trial,
+        )
+        sample = 0
+        for k in range(iterations + 1):
+            x[t] = team.x
+            if recording is not None:
+                recording.array(TRACE, (m, d))[t, k] = x[t]
+                recording.ended[t] = k
+            off, apart = measure(x[t][None], solution)
+            if k == request.samples[sample]:
+                error[t, sample], consensus[t, sample] = off[0], apart[0]
+                for name, metric in request.metrics.items():
+                    value = apply_metric(name, metric, x[t][None], request.problem)
+                    metrics[name][t, sample] = value[0]
+                sample += 1
+            if is_lost(off)[0]:
+                diverged[t] = k
+                break
+            if k < iterations:
+                for turn, sent in enumerate(team.iterate()):
+                    mail.note(k, turn, team.agents[0].asked, sent)
+                request.tick(1)
+    done = iterations
+    if (diverged >= 0).all():  # nothing follows
+        done = max(1, int(diverged.max()))
+        ended = int(np.searchsorted(request.samples, done)) + 1
+        error, consensus = error[:, :ended], consensus[:, :ended]
+        metrics = {name: values[:, :ended] for name, values in metrics.items()}
+    first = iterations if diverged[0] < 0 else max(mails[0].counts_from + 1, int(diverged[0]))
+    links = reach.n_arcs if mails[0].numbers else 0
+    return Outcome(
+        error=error,
+        consensus=consensus,
+        x=x,
+        metrics=metrics,
+        diverged=diverged,
+        traffic=mails[0].traffic(first, links, graph.n_arcs),
+        channels=() if recording is None else _channels(reach, recording),
+        trace=None if recording is None else recording.read(TRACE, beyond=1),
+    )

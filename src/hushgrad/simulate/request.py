@@ -1,0 +1,78 @@
+"""What an engine is asked for and what it gives back, the same for all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.errors import InputError
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.checkpoint import Checkpoint
+from hushgrad.simulate.recording import Recording
+from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.transcript import Channel
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+type Metric = Callable[[Floats, Any], Any]  # x (trials, agents, d), problem → (trials,)
+
+LOST = 1e100  # beyond it an error is divergence; PDG-DS may return from 1e21
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What is to be run."""
+
+    algorithm: Algorithm
+    problem: Problem
+    network: Network
+    seed: int
+    trials: Ints  # (trials,)
+    x0: Floats  # (trials, agents, d)
+    samples: Ints  # (samples,) ascending iterations, first 0
+    metrics: Mapping[str, Metric]
+    recording: Recording | None  # where messages and estimates are kept, if they are
+    tick: Callable[[int], None]  # told how many trial-iterations were done
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it, in the order of the trials."""
+
+    error: Floats  # (trials, samples)
+    consensus: Floats  # (trials, samples)
+    x: Floats  # (trials, agents, d)
+    metrics: Mapping[str, Floats]  # (trials, samples)
+    diverged: Ints  # (trials,) first iteration beyond all bounds, −1 where none
+    traffic: Traffic
+    channels: tuple[Channel, ...] = ()
+    trace: Floats | None = None  # (trials, n + 1, agents, d) of the transcript's iterations
+    seconds: float | None = None  # of the agents alone, where more was done than to run them
+
+
+def apply_metric(name: str, metric: Metric, x: Floats, problem: Any) -> Floats:
+    """A user's metric at one sample, (trials,)."""
+    value = np.asarray(metric(x, problem), np.float64)
+    if value.shape not in ((), (len(x),)):
+        raise InputError(
+            f"a metric gives one number per trial, but '{name}' gave shape {value.shape} for "
+            f"x of shape {x.shape}. Reduce over agents and coordinates, not over trials."
+        )
+    return np.broadcast_to(value, (len(x),)).copy()
+
+
+def measure(x: Floats, solution: Floats) -> tuple[Floats, Floats]:
+    """max_i ‖x_i − θ*‖ and max_i ‖x_i − x̄‖ of x (trials, agents, d)."""
+    off = np.linalg.norm(x - solution, axis=2).max(1)
+    return off, np.linalg.norm(x - x.mean(1, keepdims=True), axis=2).max(1)
+
+
+def is_lost(error: Floats) -> NDArray[np.bool_]:
+    return ~(error <= LOST)

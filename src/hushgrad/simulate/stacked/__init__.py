@@ -1,0 +1,1 @@
+"""All agents at once in JAX: layout, compiled program, native loops."""

@@ -1,0 +1,204 @@
+"""What a run has before its loop is compiled: the plan, the traffic seen, arrays that stay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
+from hushgrad.exchange import Array, Links
+from hushgrad.simulate.stacked import native
+
+_LANES = 8  # float64 numbers in a vector register
+
+
+def take(values: Array, index: Array) -> Array:
+    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed when a run is compiled; the rest comes in as arrays."""
+
+    sides: tuple[
+        tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...
+    ]
+    n_agents: int
+    n_links: int
+    n_trials: int
+    dim: int
+    gradient: Any  # callable (theta (d,), data_i) → (d,)
+    groups: int
+    per_trial: bool
+    listed: bool  # sums over neighbours are native, see native.py
+
+    @property
+    def is_small(self) -> bool:
+        """Whether an iteration's numbers are so few that what is around them costs more."""
+        return self.n_agents * self.dim * self.n_trials < native.NUMBERS
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An exchange that a recorder keeps."""
+
+    round: int
+    exchange: int
+    pushed: bool
+    links: Links
+    masked: bool
+
+
+class Use(NamedTuple):
+    """One exchange of an iteration."""
+
+    links: Links
+    numbers: int  # per link
+    scalar: bool  # one number per agent, not a vector like x
+    always: bool  # on every link, not only on those awake
+
+
+@dataclass
+class SeenTraffic:
+    """What one iteration puts on the wire, noted while its step is traced."""
+
+    rounds: int = 0
+    uses: list[Use] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)  # noted by a recorder
+
+
+class Draw(NamedTuple):
+    """What a step asks of the draws: per agent, or (`links`) for its own link and out-slots."""
+
+    stream: Stream
+    slot: int
+    once: bool
+    links: Links | None
+
+
+@dataclass
+class Wishes:
+    """What a step was seen to ask for, in a dry run before the loop is compiled."""
+
+    draws: dict[Draw, None] = field(default_factory=dict[Draw, None])  # a set that keeps its order
+    keys: dict[tuple[Stream, Links | None], None] = field(
+        default_factory=dict[tuple[Stream, Links | None], None]
+    )
+
+
+type Address = tuple[Array, Array, Array]  # key words (rows, 1, trials), slot numbers (rows, 1, 1)
+
+
+class Made(NamedTuple):
+    """The arrays that an environment made for the wishes of a step, in their order."""
+
+    keys: tuple[tuple[Array, Array], ...]
+    once: tuple[tuple[Array, ...], ...]
+    fresh: tuple[Address, ...]
+
+
+class LoopConstants:
+    """Arrays of a run that no iteration changes: keys, weights, tables, draws made once.
+
+    Made before the loop for the wishes of a step; in a dry run it notes them instead. What was made
+    before (`made`) is taken over.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        args: dict[str, Any],
+        wishes: Wishes | None = None,
+        made: Made | None = None,
+    ):
+        self.plan, self.args = plan, args
+        self.agents = args["agents"][:, None, None]  # (agents, 1, 1) uint32, canonical order
+        t0, t1 = args["trial_key"]  # (trials,)
+        self.trial_key = (t0[None, None, :], t1[None, None, :])
+        self.ones = jnp.ones((plan.n_agents, 1, plan.n_trials))
+        self.noted = Wishes()
+        wishes = wishes or Wishes()
+        fresh = [d for d in wishes.draws if not d.once]
+        once = [d for d in wishes.draws if d.once]
+        self.places = self._places(fresh)
+        rows = max((place.stop for place in self.places.values()), default=0)
+        self.native_draws = native.draws(rows * plan.n_trials)
+        self.made = made or Made(
+            keys=tuple(self._make_key(*name) for name in wishes.keys),
+            once=tuple(self.values(draw) for draw in once),
+            fresh=self._fresh(fresh),
+        )
+        self._keys = dict(zip(wishes.keys, self.made.keys, strict=True))
+        self.once = dict(zip(once, self.made.once, strict=True))
+        self.fresh = self.made.fresh
+
+    def _places(self, draws: list[Draw]) -> dict[Draw, slice]:
+        """Where each fresh draw of an iteration stands in the one array of them all."""
+        places: dict[Draw, slice] = {}
+        rows = 0
+        for draw in draws:
+            n = self.plan.n_agents
+            if draw.links is not None:
+                n += self.table(draw.links, "slot").shape[0]
+            places[draw] = slice(rows, rows + n)
+            rows += n
+        return places
+
+    def _fresh(self, draws: list[Draw]) -> tuple[Address, ...]:
+        """Keys and slots of the fresh draws of an iteration: apart for native code, which fills an
+        array for each; else together, in whole vectors, since a remainder costs as much as one.
+        """
+        parts = [part for draw in draws for part in self._addresses(draw)]
+        if self.native_draws or not parts:
+            return tuple(parts)
+        rows = sum(part[0].shape[0] for part in parts)
+        short = -rows % (_LANES // math.gcd(_LANES, self.plan.n_trials))
+        k0, k1, slots = (
+            jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
+            for words in zip(*parts, strict=True)
+        )
+        return ((k0, k1, slots),)
+
+    def _addresses(self, draw: Draw) -> list[Address]:
+        """Key words (rows, 1, trials) and slot numbers (rows, 1, 1): of the agents, or of their own
+        links and then of the others.
+        """
+        k0, k1 = self._make_key(draw.stream, None)
+        if draw.links is None:
+            return [(k0, k1, jnp.full((k0.shape[0], 1, 1), draw.slot, jnp.uint32))]
+        own, out = (self.table(draw.links, name)[:, None, None] for name in ("own_slot", "slot"))
+        return [(k0, k1, own), (*self._make_key(draw.stream, draw.links), out)]
+
+    def values(self, draw: Draw) -> tuple[Array, ...]:
+        """The draws made once, in the parts of their addresses."""
+        return tuple(
+            uniforms((k0, k1), (jnp.full_like(k0, ONCE), slots))
+            for k0, k1, slots in self._addresses(draw)
+        )
+
+    def _make_key(self, stream: Stream, links: Links | None) -> tuple[Array, Array]:
+        public = stream is Stream.COIN
+        agents = jnp.full((1, 1, 1), PUBLIC, jnp.uint32) if public else self.agents
+        shape = (agents.shape[0], 1, self.plan.n_trials)
+        number = jnp.broadcast_to(agents, shape)
+        words = threefry(self.trial_key, (number, jnp.full(shape, int(stream), jnp.uint32)))
+        if links is None:
+            return words
+        source = self.table(links, "source")
+        return take(words[0], source), take(words[1], source)
+
+    def key(self, stream: Stream, links: Links | None = None) -> tuple[Array, Array]:
+        if (stream, links) in self._keys:
+            return self._keys[stream, links]
+        self.noted.keys[stream, links] = None
+        return self._make_key(stream, links)
+
+    def table(self, links: Links, name: str) -> Any:
+        return self.args["tables"][links][name]
+
+    def buckets(self, links: Links, *, out: bool) -> tuple[tuple[int, int, int], ...]:
+        into, sent = next((i, o) for kind, i, o in self.plan.sides if kind == links)
+        return sent if out else into

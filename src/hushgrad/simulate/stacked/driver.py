@@ -1,0 +1,361 @@
+"""A study's trials on the stacked simulator: blocks of trials on two threads, sampled, watched for
+divergence.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.exchange import Links
+from hushgrad.simulate.checkpoint import Clock, Stopped
+from hushgrad.simulate.recording import AWAKE, TRACE, Recording
+from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
+from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.stacked.program import CHUNK, SAMPLES, Simulation
+from hushgrad.simulate.transcript import Channel
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+
+BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
+THREADS = 2
+_CHUNK_BYTES = 2**27  # of messages recorded per call, where the network is so large
+_CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
+
+
+def simulate(request: RunRequest) -> Outcome:
+    """Run all trials; the split into blocks depends on their number only, so results do not on the
+    machine.
+    """
+    n = len(request.trials)
+    size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
+    # the last block repeats a trial where they do not divide
+    parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
+    # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        futures = [pool.submit(_run_block, request, b, part) for b, part in enumerate(parts)]
+        outcomes = [future.result() for future in futures]
+    except BaseException:
+        request.checkpoint.stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    request.checkpoint.clear()
+    outcome = _join(outcomes, n)
+    if request.recording is None:
+        return outcome
+    return replace(
+        outcome,
+        channels=_channels(request, request.recording),
+        trace=request.recording.read(TRACE, beyond=1),
+    )
+
+
+def _join(outcomes: list[Outcome], n: int) -> Outcome:
+    """Blocks side by side; where one ended early because all its trials diverged, NaN follows."""
+    samples = max(o.error.shape[1] for o in outcomes)
+
+    def stack(values: list[Any]) -> Any:
+        return np.concatenate(values)[:n]
+
+    def pad(values: Floats) -> Floats:
+        missing = samples - values.shape[1]
+        return np.pad(values, ((0, 0), (0, missing)), constant_values=np.nan)
+
+    return Outcome(
+        error=stack([pad(o.error) for o in outcomes]),
+        consensus=stack([pad(o.consensus) for o in outcomes]),
+        x=stack([o.x for o in outcomes]),
+        metrics={
+            name: stack([pad(o.metrics[name]) for o in outcomes]) for name in outcomes[0].metrics
+        },
+        diverged=stack([o.diverged for o in outcomes]),
+        traffic=outcomes[0].traffic,
+    )
+
+
+def _run_block(request: RunRequest, number: int, part: Ints) -> Outcome:
+    with jax.enable_x64(True):
+        simulation = Simulation(
+            request.algorithm,
+            request.problem,
+            request.network,
+            seed=request.seed,
+            trials=request.trials[part],
+        )
+        if request.recording is None:
+            return _SampledBlock(request, simulation, request.x0[part], number).run()
+        return _RecordedBlock(
+            request, simulation, request.x0[part], number, part, request.recording
+        ).run()
+
+
+class _SampledBlock:
+    """One block of trials, advanced from sample to sample."""
+
+    def __init__(self, request: RunRequest, simulation: Simulation, x0: Floats, number: int):
+        self.request, self.simulation, self.number = request, simulation, number
+        self.state = simulation.start(x0)
+        self.k = 0
+        self.awake = np.zeros(len(x0))
+        self.diverged = np.full(len(x0), -1)
+        self.error: list[Floats] = []
+        self.consensus: list[Floats] = []
+        self.metrics: dict[str, list[Any]] = {name: [] for name in request.metrics}
+        self._note(*_measure(simulation, x0))
+        self._measure_users(x0)
+
+    def run(self) -> Outcome:
+        if not self._resume():
+            self._begin()
+        targets = self.request.samples[1:]
+        done, per_call = len(self.error) - 1, 1
+        clock = Clock()
+        while done < len(targets) and not (self.diverged >= 0).all():
+            stride = int(targets[done]) - self.k
+            n = 1
+            while (
+                n < min(per_call, SAMPLES, len(targets) - done)
+                and targets[done + n] - targets[done + n - 1] == stride
+            ):
+                n += 1
+            started = time.perf_counter()
+            self._advance(stride, n)
+            took = time.perf_counter() - started
+            done += n
+            if not self.request.metrics:
+                per_call = max(1, min(2 * per_call, int(n * _CALL_SECONDS / max(took, 1e-9))))
+            if self.request.checkpoint.stop.is_set():
+                self._leave()
+                raise Stopped
+            if clock.is_due():
+                self._leave()
+        return self._outcome()
+
+    def _leave(self) -> None:
+        """Write down everything that `_resume` needs."""
+        arrays: dict[str, Any] = {
+            "k": self.k,
+            "awake": self.awake,
+            "diverged": self.diverged,
+            "error": self.error,
+            "consensus": self.consensus,
+        }
+        arrays |= {f"state{n}": leaf for n, leaf in enumerate(jax.tree.leaves(self.state))}
+        arrays |= {f"metric_{name}": values for name, values in self.metrics.items()}
+        self.request.checkpoint.save(self.number, arrays)
+
+    def _resume(self) -> bool:
+        """Continue where this block was left; whether there was anything."""
+        arrays = self.request.checkpoint.load(self.number)
+        if arrays is None:
+            return False
+        leaves, shape = jax.tree.flatten(self.state)
+        kept = [jax.numpy.asarray(arrays[f"state{n}"]) for n in range(len(leaves))]
+        self.state = jax.tree.unflatten(shape, kept)
+        self.k = int(arrays["k"])
+        self.awake, self.diverged = arrays["awake"], arrays["diverged"]
+        self.error, self.consensus = list(arrays["error"]), list(arrays["consensus"])
+        self.metrics = {name: list(arrays[f"metric_{name}"]) for name in self.metrics}
+        self.request.tick(self.k * len(self.diverged))
+        return True
+
+    def _begin(self) -> None:
+        if self.request.algorithm.first_differs:
+            self.state, awake = self.simulation.first(self.state)
+            self.awake += awake
+            self.k = 1
+            self.request.tick(len(self.diverged))
+
+    def _advance(self, stride: int, n: int) -> None:
+        before, k = self.state, self.k
+        self.state, awake, block = self.simulation.advance(before, k, stride, n)
+        self.awake += awake
+        self.k += stride * n
+        for s in range(n):
+            lost = is_lost(block.error[s]) & (self.diverged < 0)
+            if lost.any():
+                self._locate(before, k, stride, s, lost)
+            self._note(block.error[s], block.consensus[s])
+        if self.request.metrics:
+            self._measure_users(self.simulation.estimates(self.state))
+        self.request.tick(stride * n * len(self.diverged))
+
+    def _locate(self, state: Any, k: int, stride: int, s: int, lost: NDArray[np.bool_]) -> None:
+        """Run the stretch before sample s again, iteration by iteration, to name the first bad
+        one.
+        """
+        if s:
+            state, _, _ = self.simulation.advance(state, k, stride, s)
+            k += stride * s
+        end = k + stride
+        while k < end and (self.diverged[lost] < 0).any():
+            n = min(SAMPLES, end - k)
+            state, _, block = self.simulation.advance(state, k, 1, n)
+            bad = is_lost(block.error)
+            for t in np.flatnonzero(lost & bad.any(0) & (self.diverged < 0)):
+                self.diverged[t] = k + 1 + int(np.argmax(bad[:, t]))
+            k += n
+        self.diverged[lost & (self.diverged < 0)] = end
+
+    def _note(self, error: Floats, consensus: Floats) -> None:
+        self.error.append(error)
+        self.consensus.append(consensus)
+
+    def _measure_users(self, x: Floats) -> None:
+        for name, metric in self.request.metrics.items():
+            self.metrics[name].append(apply_metric(name, metric, x, self.request.problem))
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            error=np.array(self.error).T,
+            consensus=np.array(self.consensus).T,
+            x=self.simulation.estimates(self.state),
+            metrics={name: np.array(values).T for name, values in self.metrics.items()},
+            diverged=self.diverged,
+            traffic=_count(self.simulation, self.awake, self.k),
+        )
+
+
+class _RecordedBlock(_SampledBlock):
+    """The same, keeping every message: metrics of each iteration come along, samples are picked
+    from them.
+    """
+
+    def __init__(
+        self,
+        request: RunRequest,
+        simulation: Simulation,
+        x0: Floats,
+        number: int,
+        part: Ints,
+        recording: Recording,
+    ):
+        super().__init__(request, simulation, x0, number)
+        self.part, self.recording = part, recording
+        self.targets = set(request.samples.tolist())
+
+    def run(self) -> Outcome:
+        program, args = self.simulation.program, self.simulation.args
+        last, chunk = int(self.request.samples[-1]), _chunk(self.simulation)
+        self.recording.write(TRACE, self.part, 0, self.simulation.estimates(self.state)[:, None])
+        if self.request.algorithm.first_differs:
+            self.state, out = program.record_first(args, self.state)
+            self._keep("first", jax.tree.map(lambda leaf: np.asarray(leaf)[None], out))
+        while self.k < last and not (self.diverged >= 0).all():
+            n = min(chunk, last - self.k)
+            if self.request.metrics:  # users' metrics need the iterates at every sample
+                n = min(n, int(self.request.samples[len(self.error)]) - self.k)
+            made = self.simulation.made
+            self.state, out = program.record(args, made, self.state, np.int64(self.k), n=n)
+            self._keep("step", jax.tree.map(np.asarray, out))
+            if self.request.checkpoint.stop.is_set():
+                raise Stopped
+        self.recording.ended[self.part] = self.k
+        return self._outcome()
+
+    def _keep(self, which: str, kept: Any) -> None:
+        wire, masks, error, consensus, x = kept
+        x = x[:, self.simulation.position]
+        self.recording.write(TRACE, self.part, self.k + 1, np.moveaxis(x, -1, 0))
+        self._write(which, wire, masks)
+        self.awake += sum((mask.sum((0, 1, 2)) for mask in masks), np.zeros(len(self.diverged)))
+        for off, apart in zip(error, consensus, strict=True):
+            self.k += 1
+            self.diverged[is_lost(off) & (self.diverged < 0)] = self.k
+            if self.k in self.targets:
+                self._note(off, apart)
+        if self.k in self.targets:
+            self._measure_users(self.simulation.estimates(self.state))
+        self.request.tick(len(error) * len(self.diverged))
+
+    def _write(self, which: str, sent: Any, masks: Any) -> None:
+        """What was sent, (n, slots or agents, numbers, trials), into the book by arc or sender."""
+        wires = self.simulation.program.traffic[f"recorded {which}"].wires
+        length = 1 if which == "first" else None
+        masks = iter(masks)
+        for wire, values in zip(wires, sent, strict=True):
+            layout = self.simulation.layouts[wire.links]
+            rows = values[:, layout.flat if wire.pushed else layout.position]
+            kept: list[tuple[Any, Any]] = [((which, wire), rows)]
+            if wire.masked:
+                kept.append(((which, wire, AWAKE), next(masks)[:, layout.flat, 0] > 0))
+            for name, array in kept:
+                self.recording.write(
+                    name, self.part, self.k, np.moveaxis(array, -1, 0), length=length
+                )
+
+
+def _chunk(simulation: Simulation) -> int:
+    """Iterations to record per call, so that a network of any size fits in memory."""
+    slots = max(layout.n_out for layout in simulation.layouts.values())
+    each = 8 * max(1, slots) * simulation.plan.dim * simulation.plan.n_trials
+    return max(1, min(CHUNK, _CHUNK_BYTES // each))
+
+
+def _channels(request: RunRequest, recording: Recording) -> tuple[Channel, ...]:
+    graph = request.network.graph
+    reach = {Links.GRAPH: graph}
+    if request.algorithm.links is Links.TWO_HOP:
+        reach[Links.TWO_HOP] = graph.two_hop()
+    first = int(request.algorithm.first_differs)
+    channels: list[Channel] = []
+    for name in recording.names():
+        if name == TRACE or name[-1] == AWAKE:
+            continue
+        which, wire = name
+        span = slice(0, 1) if which == "first" else slice(first, None)
+        over = reach[wire.links]
+        values = recording.read(name)[:, span]
+        channels.append(
+            Channel(
+                round=wire.round,
+                exchange=wire.exchange,
+                kind="push" if wire.pushed else "pull",
+                iterations=np.arange(int(recording.ended.max()))[span],
+                senders=over.senders,
+                receivers=over.receivers,
+                row=np.arange(over.n_arcs) if wire.pushed else over.senders,
+                values=values,
+                awake=recording.read((*name, AWAKE))[:, span] if wire.masked else None,
+            )
+        )
+    return tuple(channels)
+
+
+def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
+    solution = np.asarray(simulation.args["solution"])[0].T[:, None, :]  # (trials or 1, 1, d)
+    return measure(x0, solution)
+
+
+def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
+    """From the exchanges that a step really made, per iteration."""
+    named, dim = simulation.program.traffic, simulation.plan.dim
+    # a first iteration that differs is not what later ones cost, unless it is the only one
+    which = "first" if simulation.algorithm.first_differs and iterations == 1 else "step"
+    seen = named[which] if which in named else named[f"recorded {which}"]
+    arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
+    steady = [use for use in seen.uses if use.always]
+    vectors = float(sum(arcs[use.links] for use in steady if not use.scalar))
+    numbers = float(sum(arcs[use.links] * use.numbers for use in steady))
+    if len(steady) < len(seen.uses):
+        woken = float(awake.mean()) / iterations
+        vectors += woken
+        numbers += woken * dim
+    used = max((arcs[use.links] for use in seen.uses), default=0)
+    return Traffic(
+        rounds_per_iteration=seen.rounds,
+        links=used,
+        extra_links=max(0, used - arcs[Links.GRAPH]),
+        messages_per_link=vectors / used if used else 0.0,
+        numbers_per_link=numbers / used if used else 0.0,
+        bytes_per_iteration=8.0 * numbers,
+    )

@@ -1,0 +1,306 @@
+"""The simulator: one compiled loop over iterations, driven from Python sample by sample.
+
+A run compiles three small programs, whatever its length: the first iteration where it differs, a
+block of samples (each a dynamic number of iterations, then the metrics), and, for transcripts, a
+chunk that keeps every message. Trip counts are arguments, so chunk lengths change neither the
+program nor a bit of the result.
+
+Everything is float64 within `jax.enable_x64`, in the calling thread only; no global flag is
+flipped.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import NDArray
+
+from hushgrad.agent.links import link_numbers, two_hop_weights
+from hushgrad.agent.masking import seeded_masks
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.draws import trial_keys
+from hushgrad.exchange import Array, Links, drive
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.stacked import native
+from hushgrad.simulate.stacked.agents import Recorder, StackedAgents
+from hushgrad.simulate.stacked.constants import LoopConstants, Made, Plan, SeenTraffic, Wishes
+from hushgrad.simulate.stacked.layout import Layout
+
+SAMPLES = 128  # metrics kept per call of the compiled block
+CHUNK = 256  # iterations per call that keeps a transcript
+
+# Wide vectors pay on AVX-512; multithreaded tiny dots cost five times their work.
+_OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": False}
+
+
+@dataclass(frozen=True)
+class TrialBlock:
+    """What the compiled block gives back, as NumPy."""
+
+    error: NDArray[np.float64]  # (samples, trials)
+    consensus: NDArray[np.float64]  # (samples, trials)
+
+
+class Program:
+    """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them."""
+
+    def __init__(self, algorithm: Algorithm, plan: Plan):
+        self.algorithm, self.plan = algorithm, plan
+        # what a step, and a first one that differs, were seen to send; recorders also note wires
+        self.traffic: dict[str, SeenTraffic] = {}
+        self.init = jax.jit(self._init, compiler_options=_OPTIONS)
+        self.first = jax.jit(self._first, compiler_options=_OPTIONS)
+        self.prepare = jax.jit(self._prepare, compiler_options=_OPTIONS)
+        self.block = jax.jit(self._block, compiler_options=_OPTIONS)
+        self.record_first = jax.jit(self._record_first, compiler_options=_OPTIONS)
+        self.record = jax.jit(self._record, static_argnames="n", compiler_options=_OPTIONS)
+
+    def _init(self, args: Any, x0: Array) -> Any:
+        return self.algorithm.init(
+            StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int)), x0
+        )
+
+    def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
+        agent = StackedAgents(
+            self._environment(args, state, self.algorithm.first), jnp.zeros((), int)
+        )
+        state = drive(self.algorithm.first(agent, state), agent.answer)
+        self.traffic["first"] = agent.traffic
+        return state, agent.awake + jnp.zeros(self.plan.n_trials)
+
+    def _prepare(self, args: Any, state: Any) -> Made:
+        return self._environment(args, state, self.algorithm.step).made
+
+    def _environment(
+        self, args: Any, state: Any, step: Any, made: Made | None = None
+    ) -> LoopConstants:
+        """Everything the step will ask for, found in a dry run, made outside the loop."""
+        noted: list[Wishes] = []
+
+        def dry(state: Any) -> Any:
+            agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
+            state = drive(step(agent, state), agent.answer)
+            noted.append(agent.env.noted)
+            return state
+
+        jax.eval_shape(dry, state)
+        return LoopConstants(self.plan, args, noted[0], made)
+
+    def _step(self, agent: StackedAgents, state: Any) -> Any:
+        state = drive(self.algorithm.step(agent, state), agent.answer)
+        self.traffic["recorded step" if isinstance(agent, Recorder) else "step"] = agent.traffic
+        return state
+
+    def _packed(self, state: Any) -> Any:
+        return jax.tree.map(native.flatten, state) if self.plan.listed else state
+
+    def _unpacked(self, state: Any) -> Any:
+        return jax.tree.map(native.unflatten, state) if self.plan.listed else state
+
+    def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
+        x = self.algorithm.estimate(state)
+        off = jnp.sqrt(((x - args["solution"]) ** 2).sum(1)).max(0)
+        apart = jnp.sqrt(((x - x.mean(0, keepdims=True)) ** 2).sum(1)).max(0)
+        return off, apart
+
+    def _block(
+        self, args: Any, made: Made, state: Any, k: Any, stride: Any, n: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        """N samples from iteration k on, each after `stride` iterations."""
+        constants = self._environment(args, state, self.algorithm.step, made)
+        trials = self.plan.n_trials
+
+        def iterate(k: Any, carry: Any) -> Any:
+            agent = StackedAgents(constants, k)
+            state = self._step(agent, self._unpacked(carry[0]))
+            return self._packed(state), carry[1] + agent.awake
+
+        def twice(half: Any, carry: Any) -> Any:
+            # what the first leaves and the second takes need not be copied
+            return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
+
+        def sample(s: Any, carry: Any) -> Any:
+            begin, end = k + s * stride, k + (s + 1) * stride
+            inner = (self._packed(carry[0]), carry[1])
+            if not self.plan.listed:
+                inner = lax.fori_loop(begin, end, iterate, inner)
+            else:
+                inner = lax.fori_loop(begin, jnp.minimum(begin + begin % 2, end), iterate, inner)
+                inner = lax.fori_loop((begin + 1) // 2, end // 2, twice, inner)
+                inner = lax.fori_loop(jnp.maximum(begin, end // 2 * 2), end, iterate, inner)
+            inner = (self._unpacked(inner[0]), inner[1])
+            off, apart = self._metrics(args, inner[0])
+            return (*inner, carry[2].at[s].set(off), carry[3].at[s].set(apart))
+
+        room = jnp.zeros((SAMPLES, trials))
+        return lax.fori_loop(0, n, sample, (state, jnp.zeros(trials), room, room))
+
+    def _kept(self, args: Any, agent: Recorder, state: Any) -> tuple[Any, ...]:
+        """What is kept of an iteration: messages, who was awake, metrics, the iterates."""
+        return (
+            agent.wire,
+            agent.masks,
+            *self._metrics(args, state),
+            self.algorithm.estimate(state),
+        )
+
+    def _record_first(self, args: Any, state: Any) -> Any:
+        agent = Recorder(self._environment(args, state, self.algorithm.first), jnp.zeros((), int))
+        state = drive(self.algorithm.first(agent, state), agent.answer)
+        self.traffic["recorded first"] = agent.traffic
+        return state, self._kept(args, agent, state)
+
+    def _record(self, args: Any, made: Made, state: Any, k: Any, n: int) -> Any:
+        constants = self._environment(args, state, self.algorithm.step, made)
+
+        def iterate(state: Any, k: Any) -> Any:
+            agent = Recorder(constants, k)
+            state = self._step(agent, state)
+            return state, self._kept(args, agent, state)
+
+        return lax.scan(iterate, state, k + jnp.arange(n))
+
+
+_cached_program = functools.lru_cache(maxsize=64)(Program)
+
+
+def _program(algorithm: Algorithm, plan: Plan) -> Program:
+    """Runs that differ only in numbers share their compiled code."""
+    try:
+        return _cached_program(algorithm, plan)
+    except TypeError:  # parameters that cannot be hashed
+        return Program(algorithm, plan)
+
+
+class Simulation:
+    """An algorithm on a problem and a network, for some trials of a study."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        network: Network,
+        *,
+        seed: int,
+        trials: NDArray[np.int64],
+    ):
+        self.algorithm, self.network, self.trials = algorithm, network, trials
+        graph = network.graph
+        listed = (
+            len(trials) == 1
+            and graph.n_agents * problem.dim >= native.NUMBERS
+            and native.is_available()
+        )
+        one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents, listed=listed)
+        self.request, self.position = one_hop.into.request, one_hop.position
+        self.layouts = {Links.GRAPH: one_hop}
+        two_hop = None
+        if algorithm.links is Links.TWO_HOP:
+            two_hop = graph.two_hop()
+            self.layouts[Links.TWO_HOP] = Layout.of(
+                two_hop.senders, two_hop.receivers, graph.n_agents, self.request, listed=listed
+            )
+        self.plan = Plan(
+            sides=tuple(
+                (links, a.into.buckets, a.out.buckets) for links, a in self.layouts.items()
+            ),
+            n_agents=graph.n_agents,
+            n_links=graph.n_links,
+            n_trials=len(trials),
+            dim=problem.dim,
+            gradient=problem.gradient_function,
+            groups=len(problem.groups),
+            per_trial=problem.n_trials is not None,
+            listed=listed,
+        )
+        self.program = _program(algorithm, self.plan)
+        self.made: Made | None = None  # once a state is there to prepare for
+        with jax.enable_x64(True):
+            self.args = self._arrays(problem, seed, two_hop)
+
+    def _arrays(self, problem: Problem, seed: int, two_hop: Any) -> dict[str, Any]:
+        network, graph = self.network, self.network.graph
+        own: dict[str, Any] = {}
+        receiving: dict[Any, Any] = {}
+        sending: dict[Any, Any] = {}
+        for letter, kind in self.algorithm.needs.items():
+            weights = network.weights(kind)
+            own[letter] = weights.own[self.request]
+            on_arcs = {Links.GRAPH: {letter: weights.links}}
+            if two_hop is not None:
+                direct, square, own_square = two_hop_weights(network, two_hop, kind)
+                on_arcs[Links.TWO_HOP] = {letter: direct, letter + "2": square}
+                own[letter + "2"] = own_square[self.request]
+            for links, named in on_arcs.items():
+                for name, values in named.items():
+                    receiving[links, name] = self.layouts[links].receiving(values)
+                    sending[links, name] = self.layouts[links].sending(values)
+        theta = problem.solution()
+        theta = theta[self.trials].T[None] if self.plan.per_trial else theta[None, :, None]
+        groups = [self._group(problem, group) for group in problem.groups]
+        where = [self.position[group.agents] for group in problem.groups]
+        ungroup = np.empty(graph.n_agents, np.int32)
+        ungroup[np.concatenate(where)] = np.arange(graph.n_agents)
+        arrays = {
+            "agents": self.request.astype(np.uint32),
+            "trial_key": trial_keys(seed, self.trials),
+            "tables": {links: layout.tables for links, layout in self.layouts.items()},
+            "own": own,
+            "receiving": receiving,
+            "sending": sending,
+            "solution": theta,  # (1, d, trials or 1)
+            "data": groups,
+            "group_index": [index.astype(np.int32) for index in where],
+            "ungroup": ungroup,
+        }
+        if self.algorithm.undirected:
+            arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
+        masks = seeded_masks(self.algorithm, network, problem.dim, seed=seed, trials=self.trials)
+        if masks is not None:
+            arrays["mask"] = jax.tree.map(lambda part: part[self.request], masks)
+        return jax.tree.map(jnp.asarray, arrays)
+
+    def _group(self, problem: Problem, group: Any) -> Any:
+        request = self.request if len(problem.groups) == 1 else np.arange(len(group.agents))
+        if not self.plan.per_trial and np.array_equal(request, np.arange(len(request))):
+            return group.data  # not copied: it may be most of the memory
+        if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
+            return jax.tree.map(
+                lambda leaf: np.moveaxis(leaf[self.trials][:, request], 0, -1), group.data
+            )
+        return jax.tree.map(lambda leaf: leaf[request], group.data)
+
+    # ---- driving, each call within jax.enable_x64
+
+    def start(self, x0: NDArray[np.float64]) -> Any:
+        """The state before iteration 0 from x0 (trials, agents, d)."""
+        stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.request].transpose(1, 2, 0)))
+        state = self.program.init(self.args, stacked)
+        if self.made is None:
+            self.made = self.program.prepare(self.args, state)
+        return state
+
+    def estimates(self, state: Any) -> NDArray[np.float64]:
+        """θ̂ (trials, agents, d) in the agents' own order."""
+        x = np.asarray(self.algorithm.estimate(state))
+        return np.ascontiguousarray(x[self.position].transpose(2, 0, 1))
+
+    def first(self, state: Any) -> tuple[Any, NDArray[np.float64]]:
+        state, awake = self.program.first(self.args, state)
+        return state, np.asarray(awake)
+
+    def advance(
+        self, state: Any, k: int, stride: int, n: int
+    ) -> tuple[Any, NDArray[np.float64], TrialBlock]:
+        """N ≤ SAMPLES samples; also the messages on links that only sometimes wake, (trials,)."""
+        state, awake, off, apart = self.program.block(
+            self.args, self.made, state, np.int64(k), np.int64(stride), np.int64(n)
+        )
+        return state, np.asarray(awake), TrialBlock(np.asarray(off)[:n], np.asarray(apart)[:n])

@@ -1,0 +1,186 @@
+"""Frames arrive as they were sent, however the bytes are cut, or a rule is named."""
+
+import struct
+import tracemalloc
+from contextlib import suppress
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushgrad.agent.few import MOST
+from hushgrad.errors import WireError
+from hushgrad.files.digest import digest, joint_mark, mark, marked
+from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.frames import FrameKind, Parser, decode_data, encode, encode_data
+
+DIM = 20_000  # eight exchanges of it are longer than what is parsed in one piece
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+payloads = st.lists(
+    st.none() | st.lists(FLOATS, max_size=5).map(lambda v: np.array(v, np.float64)), max_size=8
+).map(tuple)
+messages = st.tuples(st.integers(0, 2**64 - 1), st.binary(min_size=8, max_size=8), payloads)
+others = st.one_of(
+    st.builds(lambda body: encode(FrameKind.HELLO, body), st.binary(max_size=100)),
+    st.just(encode(FrameKind.HEARTBEAT)),
+    st.builds(lambda n, ack: encode(FrameKind.FIN, round_=n, flags=ack), *2 * [st.integers(0, 1)]),
+)
+long_ones = st.integers(60_000, 80_000).map(
+    lambda n: encode_data(3, bytes(8), (np.arange(n, dtype=np.float64),))
+)
+frames = st.lists(messages.map(lambda m: encode_data(*m)) | others | long_ones, max_size=6)
+
+
+def cut(data, places):
+    ends = sorted({0, len(data), *(int(p * len(data)) for p in places)})
+    return [data[a:b] for a, b in pairwise(ends)]
+
+
+@given(frames, st.lists(st.floats(0, 1), max_size=10))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(sent, places):
+    parser = Parser(wire.limits(DIM, 8))
+    got = [frame for piece in cut(b"".join(sent), places) for frame in parser.feed(piece)]
+    assert [bytes(frame.whole) for frame in got] == sent
+
+
+@given(messages)
+def test_a_message_is_read_as_it_was_written(message):
+    round_, stop, payload = message
+    (frame,) = Parser(wire.limits(DIM, 8)).feed(encode_data(*message))
+    data = decode_data(frame, 8)
+    data.fit(tuple(0 if v is None else len(v) for v in payload))
+    assert (data.round, data.stop, len(data.payload)) == (round_, stop, len(payload))
+    for got, sent in zip(data.payload, payload, strict=True):
+        assert (got is None) == (sent is None)
+        if sent is not None:
+            assert np.array(got).tobytes() == sent.tobytes()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_frames_or_a_named_rule(data):
+    parser = Parser(wire.limits(3, 0))
+    with suppress(WireError):  # anything else fails
+        for frame in parser.feed(b"hush\x01" + data):
+            if frame.kind is FrameKind.DATA:
+                decode_data(frame, 0).fit((3,))
+
+
+def test_a_header_has_32_bytes_and_numbers_are_read_where_they_arrived():
+    assert wire.HEADER.size == 32
+    for n in (MOST + 1, 20_000):
+        sent = encode_data(0, bytes(16), (np.arange(n, dtype=np.float64),))
+        (frame,) = Parser(wire.limits(n, 16)).feed(sent)
+        numbers = decode_data(frame, 16).numbers
+        assert np.shares_memory(numbers, np.frombuffer(frame.whole, np.uint8))
+        assert numbers.ctypes.data % 8 == 0
+
+
+@pytest.mark.parametrize("kind", list(FrameKind))
+def test_a_length_is_judged_before_anything_is_allocated(kind):
+    longest = wire.limits(DIM, 8)[kind]
+    header = wire.HEADER.pack(b"hush", wire.VERSION, kind, 0, 0, longest + 8, 0)
+    parser = Parser(wire.limits(DIM, 8))
+    tracemalloc.start()
+    with pytest.raises(WireError, match=f"at most {longest} bytes"):
+        parser.feed(header)
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+
+
+def altered(**changes):
+    fields = {
+        "magic": b"hush",
+        "version": wire.VERSION,
+        "kind": 3,
+        "zero": 0,
+        "round": 0,
+        "length": 8,
+    }
+    fields |= {"flags": 1} | changes
+    return struct.pack("<4sBBHQQQ", *fields.values()) + bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"magic": b"HTTP"}, "begins with"),
+        ({"version": 1}, "version 2"),
+        ({"kind": 0}, "no frame of kind 0"),
+        ({"kind": 77}, "no frame of kind 77"),
+        ({"zero": 1}, "in the place of zero"),
+        ({"length": 12}, "whole float64"),
+        ({"length": 2**63}, "at most"),
+        ({"flags": 256}, "flags up to 255"),
+        ({"kind": 4, "length": 8}, "at most 0 bytes"),
+        ({"kind": 5, "length": 0, "flags": 2}, "flags up to 1"),
+        ({"kind": 1, "length": 0}, "flags up to 0"),
+    ],
+)
+def test_a_header_that_breaks_a_rule_is_named(changes, rule):
+    Parser(wire.limits(3, 0)).feed(altered())
+    with pytest.raises(WireError, match=rule):
+        Parser(wire.limits(3, 0)).feed(altered(**changes))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused(bad):
+    vector = np.array([1e308, -1e308, bad, 1e308])
+    (frame,) = Parser(wire.limits(4, 0)).feed(encode_data(7, b"", (vector,)))
+    with pytest.raises(WireError, match=r"number 2 of round 7") as refused:
+        decode_data(frame, 0)
+    assert refused.value.reason == "not finite"
+    (fine,) = Parser(wire.limits(4, 0)).feed(encode_data(7, b"", (np.full(4, 1e308),)))
+    assert decode_data(fine, 0).numbers[0] == 1e308
+
+
+@pytest.mark.parametrize(
+    ("payload", "sizes"),
+    [
+        ((np.ones(3),), (4,)),
+        ((np.ones(5),), (4,)),
+        ((np.ones(4), np.ones(4)), (4,)),
+        ((None, np.ones(4)), (4, 1)),
+        ((np.ones(4),), ()),
+    ],
+)
+def test_a_message_that_does_not_fit_its_round_is_refused(payload, sizes):
+    (frame,) = Parser(wire.limits(5, 0)).feed(encode_data(7, b"", payload))
+    with pytest.raises(WireError, match="round 7 has exchanges") as refused:
+        decode_data(frame, 0).fit(sizes)
+    assert refused.value.reason == "dimension"
+
+
+@pytest.mark.parametrize("length", [2, 50])
+def test_marks_and_digests_tell_numbers_rounds_exchanges_and_stop_bits_apart(length):
+    x, y = np.ones((2, length))
+    y[-1] = np.nextafter(1.0, 2.0)
+    variants = [
+        (0, bytes(8), (x,)),
+        (0, bytes(8), (y,)),
+        (1, bytes(8), (x,)),
+        (0, bytes(7) + b"\x01", (x,)),
+        (0, bytes(8), (None, x)),
+        (0, bytes(8), ()),
+    ]
+    every = [encode_data(*v) for v in variants]
+    for tells in (mark, digest, lambda sent: joint_mark([sent, every[0]])):
+        assert len(set(map(tells, every))) == len(variants)
+    (frame,) = Parser(wire.limits(length, 8)).feed(every[0])
+    assert decode_data(frame, 8).mark == mark(every[0])
+
+
+@given(st.lists(messages.map(lambda m: encode_data(*m)), max_size=8))
+def test_a_mark_is_the_frame_itself_or_its_digest(sent):
+    for frame in sent:
+        assert mark(frame) in (frame, digest(frame))
+        assert mark(memoryview(frame)) == mark(frame)
+        assert marked(mark(frame)) == digest(frame)
+    assert joint_mark(sent) == mark(b"".join(sent))
+
+
+def test_a_step_with_too_many_exchanges_is_told_before_it_is_sent():
+    with pytest.raises(WireError, match="at most 8 exchanges, but this step yields 9"):
+        encode_data(0, b"", (np.ones(1),) * 9)

@@ -1,0 +1,335 @@
+"""The protocol between neighbours, rule by rule, without I/O."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgrad.agent.weights import Ends
+from hushgrad.errors import StaleCopyError, WireError
+from hushgrad.files.digest import digest, mark
+from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
+from hushgrad.network.protocol.hello import decode_hello
+from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+
+PUBLIC = {"run": "r", "algorithm": "DGD()", "iterations": "9"}
+NAMES = ("alice", "bob")
+
+
+def content(number, n, twist=0.0):
+    return encode_data(n, b"", (np.array([number + 10.0 * n + twist, 1.0]),))
+
+
+def session(number, *, public=PUBLIC, incarnation=1, direction="both", two_hop=False):
+    other = 1 - number
+    peers = {other: Peer(other, NAMES[other], direction, two_hop)}
+    return Session(SelfDescription(public, number, incarnation, Ends(1, 1)), peers, 0)
+
+
+def at(number, round_, **options):
+    """A session that has committed `round_` and consumed the one before."""
+    s = session(number, **options)
+    frames = {n: {1 - number: content(number, n)} for n in (round_ - 1, round_) if n >= 0}
+    consumed = {
+        n: {1 - number: mark(content(1 - number, n))} for n in (round_ - 2, round_ - 1) if n >= 0
+    }
+    assert s.restore(frames, consumed, (2,)) == []
+    return s
+
+
+def peer_of(s):
+    (peer,) = s.peers.values()
+    return peer
+
+
+def frame(data):
+    (parsed,) = Parser(wire.limits(2, 0)).feed(data)
+    return parsed
+
+
+def accept(s, data):
+    return s.accept(peer_of(s), frame(data))
+
+
+def greet(here, there):
+    """What `here` sends on hearing the HELLO of `there`."""
+    return here.greet(peer_of(here), decode_hello(there.hello(peer_of(there)).encode()))
+
+
+def refusal(act, *given):
+    with pytest.raises(WireError) as refused:
+        act(*given)
+    return refused.value.reason, str(refused.value)
+
+
+def test_messages_of_this_round_and_the_next_are_taken_once():
+    s = at(0, 4)
+    assert not s.is_complete
+    assert accept(s, content(1, 5))  # a neighbour may be one round ahead
+    assert not s.is_complete
+    assert accept(s, content(1, 4))
+    assert s.is_complete
+    assert not accept(s, content(1, 4))  # and again after a reconnection
+    assert not accept(s, content(1, 3))
+    assert len(peer_of(s).inbox) == 2
+
+
+def test_a_round_that_was_consumed_is_held_by_its_mark_and_the_next_is_there():
+    s = at(0, 4)
+    for n in (4, 5):
+        accept(s, content(1, n))
+    (data,) = s.take().values()
+    assert (data.round, data.numbers[0]) == (4, 41.0)
+    assert not s.is_complete  # the next round is not committed yet
+    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
+    assert s.is_complete
+    assert set(peer_of(s).held) == {3, 4}
+
+
+@st.composite
+def bytes_on_a_link(draw):
+    """What may come to an agent in round 4, and which round is due: that message, or something
+    like it.
+    """
+    n = draw(st.integers(2, 7))
+    numbers = draw(
+        st.sampled_from([[41.0, 1.0], [41.0], [1.0, 2.0, 3.0], [np.nan, 1.0], [1e308] * 2])
+    )
+    payload = draw(st.sampled_from([(np.array(numbers),), (), (None, np.array(numbers))]))
+    data = bytearray(encode_data(n, b"", payload))
+    if draw(st.booleans()):
+        data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
+    due = draw(st.just(n) | st.integers(2, 7))
+    return bytes(data + draw(st.sampled_from([b"", b"?", bytes(16)]))), due
+
+
+def taken(s, data, due, *, is_short):
+    """What is left of it, by the short way if that takes it."""
+    peer = peer_of(s)
+    try:
+        if not (is_short and s.accept_due(peer, due, data)):
+            for parsed in Parser(wire.limits(2, 0)).feed(data):
+                if parsed.kind is FrameKind.DATA:
+                    s.accept(peer, parsed)
+        refused = None
+    except WireError as error:
+        refused = error.reason
+    held = {n: (d.mark, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
+    return refused, s.missing, held
+
+
+@settings(max_examples=500)
+@given(bytes_on_a_link(), st.booleans())
+def test_the_short_way_takes_what_the_long_one_takes_and_nothing_else(came, has_finished):
+    data, due = came
+    ends = []
+    for is_short in (True, False):
+        s = at(0, 4)
+        s.has_finished = has_finished
+        ends.append(taken(s, data, due, is_short=is_short))
+    assert ends[0] == ends[1]
+
+
+def test_the_short_way_is_taken_by_what_is_due():
+    s = at(0, 4)
+    assert not s.accept_due(peer_of(s), 4, encode_data(4, b"", (np.array([np.nan, 1.0]),)))
+    assert s.accept_due(peer_of(s), 4, content(1, 4))
+    assert s.is_complete
+    assert s.accept_due(peer_of(s), 5, content(1, 5))
+    assert not s.accept_due(peer_of(s), 5, content(1, 5))  # again
+    s.take()
+    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
+    assert s.is_complete
+    assert list(peer_of(s).inbox[5].payload[0]) == [51.0, 1.0]
+    s.take()
+    s.finish()
+    assert not s.accept_due(peer_of(s), 6, content(1, 6))  # there is no such round
+
+
+def test_a_repeated_message_is_recognised_by_its_digest_too():
+    """A journal may have no more of it."""
+    s = at(0, 4)
+    peer_of(s).held[3] = digest(content(1, 3))
+    assert not accept(s, content(1, 3))
+    assert refusal(accept, s, content(1, 3, twist=1e-9))[0] == "equivocation"
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_two_different_messages_for_one_round_are_refused(n):
+    s = at(0, 4)
+    for known in (4, 5):
+        accept(s, content(1, known))
+    reason, text = refusal(accept, s, content(1, n, twist=1e-9))
+    assert reason == "equivocation"
+    assert f"bob sent two different messages for round {n}" in text
+    assert peer_of(s).inbox[4].numbers[0] == 41.0  # what was taken first stays
+
+
+@pytest.mark.parametrize("n", [6, 7, 2**63])
+def test_a_round_too_far_ahead_is_refused(n):
+    reason, text = refusal(accept, at(0, 4), content(1, n))
+    assert reason == "future round"
+    assert f"bob sent round {n}, but this agent is at round 4" in text
+
+
+def test_a_message_of_another_dimension_is_refused_now_or_when_its_round_comes():
+    short = encode_data(4, b"", (np.ones(1),))
+    assert refusal(accept, at(0, 4), short)[0] == "dimension"
+    s = at(0, 3)
+    assert accept(s, short)  # early: this agent does not know yet what round 4 holds
+    accept(s, content(1, 3))
+    s.take()
+    ((who, error),) = s.commit(4, {1: content(0, 4)}, (2,))
+    assert (who.name, error.reason) == ("bob", "dimension")
+    assert not s.is_complete
+    assert accept(s, content(1, 4))  # the right one is welcome
+
+
+@given(st.integers(0, 6), st.integers(-1, 1), st.booleans())
+def test_a_neighbour_gets_again_what_it_lacks_and_no_more(n, ahead, has_it):
+    """Any two positions that a run can have, with or without the last message arrived."""
+    here, there = at(0, n), at(1, max(0, n + ahead))
+    has_it = has_it and there.round <= n
+    if has_it:
+        accept(there, content(0, there.round))
+    sent = greet(here, there)
+    needed = there.round + has_it
+    assert sent == [content(0, q) for q in range(needed, n + 1)]
+
+
+def test_no_more_than_two_rounds_are_ever_kept():
+    s = at(0, 1)
+    for n in range(1, 30):
+        accept(s, content(1, n))
+        if n % 2:
+            accept(s, content(1, n + 1))
+        s.take()
+        s.commit(n + 1, {1: content(0, n + 1)}, (2,))
+        assert len(s._sent) == 2
+        assert len(peer_of(s).inbox) + len(peer_of(s).held) <= 3
+
+
+def test_an_old_copy_of_this_agent_stops_itself():
+    there = at(1, 5)
+    accept(there, content(0, 5))
+    with pytest.raises(StaleCopyError, match=r"bob holds round 5 of this agent.*ends at round 4"):
+        greet(at(0, 4), there)
+
+
+def test_an_agent_whose_journal_gives_another_message_than_a_neighbour_holds_stops_itself():
+    there = at(1, 5)
+    accept(there, content(0, 5, twist=1e-9))
+    with pytest.raises(StaleCopyError, match="another message of this agent for round 5"):
+        greet(at(0, 5), there)
+
+
+def test_an_old_copy_of_a_neighbour_is_refused():
+    here = at(0, 5)
+    accept(here, content(1, 5))
+    reason, text = refusal(greet, here, at(1, 4))
+    assert reason == "old copy"
+    assert "bob stands at round 4, but its round 5 is here" in text
+    reason, text = refusal(greet, at(0, 5), session(1))
+    assert reason == "old copy"
+
+
+def test_an_earlier_incarnation_of_a_neighbour_is_refused():
+    here = at(0, 5)
+    greet(here, at(1, 5, incarnation=3))
+    greet(here, at(1, 5, incarnation=3))  # the same may come again
+    reason, text = refusal(greet, here, at(1, 5, incarnation=2))
+    assert (reason, "incarnation 2" in text) == ("old copy", True)
+
+
+def test_a_hello_that_was_overtaken_on_another_connection_is_known_as_such():
+    """The same process cannot be an old copy of itself: its HELLO is only late."""
+    here, there = at(0, 5), at(1, 5)
+    early = there.hello(peer_of(there))
+    assert not here.is_outdated(peer_of(here), early)
+    greet(here, there)
+    assert not here.is_outdated(peer_of(here), early)  # nothing has happened since
+    accept(here, content(1, 5))
+    here.take()
+    here.commit(6, {1: content(0, 6)}, (2,))
+    accept(here, content(1, 6))
+    assert here.is_outdated(peer_of(here), early)
+    assert refusal(here.greet, peer_of(here), early)[0] == "old copy"
+    assert not here.is_outdated(peer_of(here), replace(early, life="another"))
+
+
+@pytest.mark.parametrize("n", [-1, 0])
+def test_who_has_not_begun_is_not_outdated(n):
+    here, there = (session(0) if n < 0 else at(0, 0)), session(1)
+    greet(here, there)
+    assert not here.is_outdated(peer_of(here), there.hello(peer_of(there)))
+
+
+def test_another_configuration_is_refused_with_what_differs():
+    other = PUBLIC | {"iterations": "10"}
+    reason, text = refusal(greet, at(0, 5), at(1, 5, public=other))
+    assert reason == "configuration"
+    assert "iterations: 9 here, 10 there" in text
+    assert "algorithm" not in text
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "fits"),
+    [("both", "both", True), ("in", "out", True), ("out", "in", True), ("both", "in", False),
+     ("in", "in", False), ("out", "out", False)],
+)  # fmt: skip
+def test_both_ends_of_a_link_must_agree_on_its_direction(here, there, fits):
+    a, b = at(0, 5, direction=here), at(1, 5, direction=there)
+    if fits:
+        greet(a, b)
+    else:
+        assert refusal(greet, a, b)[0] == "configuration"
+    two = at(1, 5, direction=there, two_hop=True)
+    assert refusal(greet, a, two)[0] == "configuration"
+
+
+def test_a_neighbour_whose_links_change_during_the_run_is_refused():
+    here, there = at(0, 5), at(1, 5)
+    greet(here, there)
+    there.me = replace(there.me, ends=Ends(2, 2))
+    reason, text = refusal(greet, here, there)
+    assert (reason, "the graph of a run does not change" in text) == ("configuration", True)
+
+
+def test_another_number_is_refused():
+    there = at(1, 5)
+    there.me = replace(there.me, number=7)
+    assert refusal(greet, at(0, 5), there)[0] == "configuration"
+
+
+def test_a_finished_agent_serves_its_last_message_until_all_have_finished():
+    here = at(0, 5)
+    accept(here, content(1, 5))
+    here.take()
+    here.finish()
+    assert not here.is_settled
+    *messages, fin = greet(here, at(1, 5))
+    assert messages == [content(0, 5)]
+    assert (frame(fin).kind, frame(fin).round, frame(fin).flags) == (FrameKind.FIN, 6, 0)
+    there = at(1, 5)
+    accept(there, content(0, 5))
+    there.take()
+    there.accept_fin(peer_of(there), frame(fin))
+    assert not there.is_settled  # it has not finished itself
+    there.finish()
+    assert there.is_settled
+    here.accept_fin(peer_of(here), frame(there.fin(acknowledges=True)))
+    assert here.is_settled
+    assert peer_of(here).knows_finished
+
+
+def test_a_neighbour_cannot_finish_before_it_has_heard_all_or_somewhere_else():
+    fin = frame(wire.encode(FrameKind.FIN, round_=4))
+    s = at(0, 5)
+    assert refusal(s.accept_fin, peer_of(s), fin)[0] == "other end"
+    s.finish()
+    later = frame(wire.encode(FrameKind.FIN, round_=8))
+    assert refusal(s.accept_fin, peer_of(s), later)[0] == "other end"
+    assert not peer_of(s).has_finished

@@ -1,0 +1,735 @@
+"""What was committed is never lost and never told differently; what was not, never counts."""
+
+import errno
+import fcntl
+import hashlib
+import itertools
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hushgrad as hg
+from hushgrad.agent.few import MOST
+from hushgrad.agent.rooms import BLOCK, Rooms, to_block
+from hushgrad.errors import IdentityError, ReplayError, StaleCopyError, StateError, WireError
+from hushgrad.exchange import Push
+from hushgrad.files import digest as digests
+from hushgrad.files.digest import digest, joint_digest
+from hushgrad.network.state import journal
+from hushgrad.network.state.direct import Direct, Staging
+from hushgrad.network.state.journal import FORMAT, StateDirectory
+from hushgrad.network.state.sections import (
+    NOTHING,
+    Section,
+    Vectors,
+    decode_sections,
+    encode_section,
+)
+from hushgrad.network.steps import Steps
+from support import cases, conformance, message_network
+
+Q = cases.Quadratics(by_hand=True)
+K = 12
+
+numbers = st.lists(st.floats(width=64), max_size=4).map(lambda v: np.array(v, np.float64))
+sections = st.builds(
+    Section,
+    st.integers(0, 9),
+    st.integers(0, 99),
+    st.dictionaries(st.text(max_size=5), numbers, max_size=3),
+    st.binary(max_size=20),
+    st.dictionaries(st.text(max_size=5), st.booleans(), max_size=2),
+    vectors=st.none(),
+)
+
+
+def written(parts):
+    """The bytes of a slot, and where each section ends."""
+    content, ends, checksum = b"", [], NOTHING
+    for part in parts:
+        pieces, checksum = encode_section(part, checksum)
+        content += b"".join(bytes(memoryview(p).cast("B")) for p in pieces)
+        ends.append(len(content))
+    return content, ends
+
+
+def alike(a, b):
+    return (
+        (a.k, a.round, a.facts) == (b.k, b.round, b.facts)
+        and a.blob == b.blob
+        and list(a.arrays) == list(b.arrays)
+        and all(a.arrays[n].tobytes() == b.arrays[n].tobytes() for n in a.arrays)
+    )
+
+
+@given(st.lists(sections, max_size=4), st.binary(max_size=40))
+def test_sections_are_read_as_they_were_written_and_nothing_behind_them(parts, rubbish):
+    content, ends = written(parts)
+    got, end, _ = decode_sections(content + rubbish)
+    assert end == (ends[-1] if ends else 0)
+    assert len(got) == len(parts)
+    assert all(map(alike, got, parts))
+
+
+@given(
+    st.lists(st.text(max_size=5), min_size=1, max_size=3, unique=True),
+    st.lists(st.floats(width=64), min_size=12, max_size=12),
+    st.integers(1, 4),
+    st.binary(max_size=20),
+)
+def test_vectors_of_few_numbers_are_written_as_arrays_are(names, values, size, blob):
+    flat = tuple(values[: size * len(names)])
+    arrays = dict(zip(names, np.array(flat).reshape(-1, size), strict=True))
+    few = Section(3, 5, blob=blob, vectors=Vectors(tuple(names), flat))
+    assert written([few]) == written([Section(3, 5, arrays, blob)])
+
+
+LONG = [
+    Section(3, 5, {"x": np.arange(6.0).reshape(1, 6, 1)}, b"ab", {"is_final": False}),
+    Section(3, 6, {"sum 0": np.ones((1, 2, 1)), "gradient 0": np.ones(2)}),
+    Section(3, 7, {}, b"abc"),
+]
+
+
+def test_a_slot_torn_at_any_byte_gives_the_sections_before():
+    content, ends = written(LONG)
+    for length in range(len(content) + 1):
+        got, end, _ = decode_sections(content[:length])
+        assert len(got) == sum(e <= length for e in ends)
+        assert end == max([e for e in ends if e <= length], default=0)
+
+
+def test_a_byte_that_flips_anywhere_ends_what_is_read():
+    content, ends = written(LONG)
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 0x40
+        assert len(decode_sections(bytes(flipped))[0]) == sum(e <= place for e in ends)
+
+
+def test_sections_of_an_older_step_behind_new_ones_are_not_read():
+    old, _ = written(LONG)
+    new, ends = written([Section(5, 9, LONG[0].arrays, b"ab"), LONG[1]])
+    mixed = new[: ends[0]] + old[ends[0] :]
+    assert [s.k for s in decode_sections(mixed)[0]] == [5]
+
+
+def in_a_room(array):
+    room = Rooms(*array.shape).take()
+    room[...] = array
+    return room
+
+
+FILLED = np.random.default_rng(0).normal(size=20_000)
+IN_BLOCKS = [
+    Section(3, 5, {"x": FILLED[:9000].reshape(1, 9000, 1), "none": FILLED[:0]}, b"abc"),
+    Section(3, 6, {"sum 0": in_a_room(FILLED[:8192]), "gradient 0": in_a_room(FILLED[5:8500])}),
+    Section(3, 7, {"sum 0": FILLED[:3], "gradient 0": in_a_room(FILLED)[None, :, None]}, b"a"),
+    Section(3, 8, facts={"is_settled": True}),
+    Section(3, 9, {"sum 0": in_a_room(FILLED[:9000])}),
+]
+
+
+def test_long_arrays_are_read_as_they_were_written_and_lie_in_blocks():
+    content, ends = written(IN_BLOCKS)
+    got, end, _ = decode_sections(content + b"rubbish")
+    assert end == ends[-1]
+    assert all(map(alike, got, IN_BLOCKS))
+    begin = 0
+    for section, end in zip(IN_BLOCKS[:3], ends[:3], strict=True):
+        assert begin % BLOCK == end % BLOCK == 0
+        for array in section.arrays.values():
+            place = content.index(array.tobytes(), begin)
+            assert place % BLOCK == 0 or not array.size
+            rest = content[place + array.nbytes : to_block(place + array.nbytes)]
+            assert rest == bytes(len(rest))
+        begin = end
+
+
+def test_long_sections_that_are_torn_or_changed_anywhere_are_not_read():
+    content, ends = written(IN_BLOCKS)
+    rng = random.Random(1)
+    edges = [place + n for end in (0, *ends) for place in (end, end + 90) for n in (-1, 0, 1)]
+    for place in [*edges, *(rng.randrange(len(content)) for _ in range(200))]:
+        whole = sum(e <= max(place, 0) for e in ends)
+        if 0 <= place <= len(content):
+            assert len(decode_sections(content[:place])[0]) == whole
+        if 0 <= place < len(content):
+            flipped = bytearray(content)
+            flipped[place] ^= 1
+            assert len(decode_sections(bytes(flipped))[0]) == whole
+
+
+def directory(path, run="one", agent="alice", **options):
+    return StateDirectory(path, run=run, agent=agent, **options)
+
+
+def test_a_directory_belongs_to_one_agent_in_one_run(tmp_path):
+    directory(tmp_path / "s").close()
+    for other in ({"run": "two"}, {"agent": "bob"}):
+        with pytest.raises(StateError, match="belongs to agent 'alice' in run 'one'"):
+            directory(tmp_path / "s", **other)
+    assert directory(tmp_path / "s").incarnation == 2
+
+
+def test_only_one_process_writes(tmp_path):
+    first = directory(tmp_path)
+    with pytest.raises(StateError, match="is in use"):
+        directory(tmp_path)
+    first.close()
+    directory(tmp_path).close()
+
+
+def test_a_secret_is_minted_once_and_is_its_owners_alone(tmp_path):
+    secrets = []
+    for _ in range(2):
+        state = directory(tmp_path / "a")
+        secrets.append(state.secret)
+        state.close()
+    other = directory(tmp_path / "b")
+    assert secrets[0] == secrets[1] != other.secret
+    assert len(other.secret) == 32
+    file = tmp_path / "a" / "secret"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o640)
+    with pytest.raises(IdentityError, match="0640"):
+        directory(tmp_path / "a")
+    file.unlink()
+    with pytest.raises(StateError, match="missing"):
+        directory(tmp_path / "a")
+
+
+def test_a_journal_without_its_label_is_not_taken_for_a_new_one(tmp_path):
+    directory(tmp_path).close()
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(StateError, match=r"no run\.json"):
+        directory(tmp_path)
+
+
+def test_a_run_that_has_begun_never_begins_again(tmp_path):
+    state = directory(tmp_path)
+    assert state.read() == []
+    for k in (0, 1):
+        state.begin(Section(k, k, {"x": np.ones(2)}))
+    state.close()
+    before = [(tmp_path / f"slot-{n}").read_bytes() for n in (0, 1)]
+    for n, content in enumerate(before):
+        (tmp_path / f"slot-{n}").write_bytes(b"?" + content[1:])
+    state = directory(tmp_path)
+    with pytest.raises(StateError, match="cannot be read, but its run had begun"):
+        state.read()
+    state.close()
+
+
+def test_a_first_round_that_was_torn_is_written_again(tmp_path):
+    state = directory(tmp_path)
+    (tmp_path / "slot-0").write_bytes(b"hushjrnl and no more")
+    assert state.read() == []
+
+
+@pytest.mark.parametrize("name", ["run.json", "starts", "links.json"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    state = directory(tmp_path)
+    state.store_links({"ends": {}})
+    state.close()
+    (tmp_path / name).write_text("")
+    with pytest.raises(StateError, match=rf"{name}' is damaged.*Restore"):
+        directory(tmp_path).links  # noqa: B018
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_steps_take_turns_and_the_last_two_are_there(tmp_path, durability):
+    state = directory(tmp_path, durability=durability)
+    for k in range(5):
+        state.begin(Section(k, 2 * k, {"x": np.full(8 - k, float(k))}))
+        state.append(Section(k, 2 * k + 1))
+    state.close()
+    state = directory(tmp_path)
+    assert [[s.round for s in part] for part in state.read()] == [[6, 7], [8, 9]]
+    state.append(Section(4, 10))  # goes behind what is whole
+    assert [s.round for s in state.read()[1]] == [8, 9, 10]
+
+
+def write_all(path, parts, **options):
+    """The file that these sections give, one after the other."""
+    state = directory(path, **options)
+    state.begin(parts[0])
+    for part in parts[1:]:
+        state.append(part)
+    state.close()
+    return (path / "slot-0").read_bytes()
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Whether each write of several pieces went past the cache, and how many bytes it wrote; and
+    what waits for the disk.
+    """
+    seen = []
+
+    def fdatasync(file, untapped=os.fdatasync):
+        untapped(file)
+        seen.append("sync")
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        count = untapped(file, pieces, place)
+        seen.append((is_past_the_cache(file), count))
+        return count
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return seen
+
+
+def can_go_direct(path):
+    file = path / "probe"
+    file.touch()
+    direct = Direct(file, Staging())
+    found = direct.write([bytes(BLOCK)], 0) == BLOCK
+    direct.close()
+    file.unlink()
+    return found
+
+
+def is_past_the_cache(file):
+    return bool(fcntl.fcntl(file, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0))
+
+
+def test_what_goes_past_the_cache_is_what_would_go_through_it(tmp_path, calls):
+    expected, ends = written(IN_BLOCKS)
+    assert write_all(tmp_path / "a", IN_BLOCKS, durability="process") == expected
+    lengths = [ends[0], ends[1] - ends[0], ends[2] - ends[1], ends[4] - ends[3]]
+    assert calls == [(False, n) for n in lengths]
+    calls.clear()
+    is_direct = can_go_direct(tmp_path)
+    calls.clear()
+    assert write_all(tmp_path / "b", IN_BLOCKS, durability="power") == expected
+    first, second, third, last = lengths
+    # that of the short one is not of several pieces; behind it, the last begins within a block
+    assert calls == [
+        (is_direct, first), "sync", (is_direct, second), "sync", (is_direct, third), "sync",
+        "sync", (False, last), "sync",
+    ]  # fmt: skip
+
+
+def test_a_section_within_a_block_goes_through_the_cache_and_the_next_ones_past_it(tmp_path, calls):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    calls.clear()
+    state = directory(tmp_path / "s", durability="power")
+    state.begin(IN_BLOCKS[3])
+    state.append(IN_BLOCKS[4])
+    for _ in range(2):
+        state.begin(IN_BLOCKS[1])
+    state.close()
+    assert [call[0] for call in calls if call != "sync"] == [False, True, True]
+
+
+def test_rooms_are_written_from_where_they_lie_and_all_else_is_copied(tmp_path, monkeypatch):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    room = in_a_room(FILLED)
+    begin = room.ctypes.data
+    seen = []
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        seen.extend((np.frombuffer(p, np.uint8).ctypes.data, len(p)) for p in pieces)
+        return untapped(file, pieces, place)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    parts = [Section(0, 0, {"a": FILLED[:100], "b": room, "c": FILLED[:9000]}, b"ab")]
+    content = write_all(tmp_path / "s", parts, durability="power")
+    assert content == written(parts)[0]
+    assert [length for _, length in seen] == [2 * BLOCK, to_block(160_000), to_block(72_000)]
+    assert seen[1][0] == begin
+    assert all(place % 512 == 0 for place, _ in seen)
+
+
+@pytest.mark.parametrize("fault", ["EINVAL", "ENOTSUP", "short", "full"])
+def test_a_disk_that_cannot_write_past_its_cache(tmp_path, monkeypatch, fault):
+    if not can_go_direct(tmp_path):
+        pytest.skip("this file system does not write past its cache")
+    seen = []
+
+    def pwritev(file, pieces, place, untapped=os.pwritev):
+        is_direct = is_past_the_cache(file)
+        seen.append(is_direct)
+        if is_direct and fault in ("EINVAL", "ENOTSUP"):
+            raise OSError(getattr(errno, fault), "no")
+        if is_direct and fault == "full":
+            raise OSError(errno.ENOSPC, "no room")
+        return untapped(file, pieces[:1] if is_direct else pieces, place)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    if fault == "full":
+        with pytest.raises(StateError, match=r"cannot be written: no room.*state is kept"):
+            write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+        assert seen == [True]
+        return
+    content = write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+    assert content == written(IN_BLOCKS)[0]
+    # refused once, it is not tried again
+    refused, short = [True, *[False] * 4], [True, True, True, False]
+    assert seen == (short if fault == "short" else refused)
+
+
+def test_a_file_system_that_does_not_open_past_its_cache(tmp_path, calls, monkeypatch):
+    def refuse(path, flags, mode=0o777, untapped=os.open, **options):
+        if flags & getattr(os, "O_DIRECT", 0):
+            raise OSError(errno.EINVAL, "no")
+        return untapped(path, flags, mode, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    content = write_all(tmp_path / "s", IN_BLOCKS, durability="power")
+    assert content == written(IN_BLOCKS)[0]
+    assert not any(call[0] for call in calls if call != "sync")
+
+
+@pytest.mark.parametrize("size", [2047, 2048, 2049, 8191, 8192, 8193])
+def test_sections_of_every_length_are_read(size):
+    one = Section(1, 2, {"sum 0": FILLED[:size]}, b"a")
+    two = Section(1, 3, {"sum 0": FILLED[:size], "gradient 0": in_a_room(FILLED[:size])})
+    uneven = Section(1, 4, {"x": FILLED[:size], "lam": FILLED[:1], "none": np.empty((1, 0))})
+    names = tuple(f"gradient {n}" for n in range(600))
+    few = Section(1, 5, vectors=Vectors(names, tuple(FILLED[: 600 * (size // 600)].tolist())))
+    got, _, _ = decode_sections(written([one, few, two, uneven])[0])
+    assert list(map(alike, [got[0], *got[2:]], [one, two, uneven])) == [True] * 3
+    assert np.concatenate(list(got[1].arrays.values())).tolist() == list(few.vectors.numbers)
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+@pytest.mark.parametrize("size", [17, 2048])
+def test_arrays_may_be_more_than_the_system_takes_at_a_time(tmp_path, size, durability):
+    part = Section(0, 0, {f"gradient {n}": FILLED[n : n + size] for n in range(1500)})
+    content = write_all(tmp_path / "s", [part], durability=durability)
+    assert len(content) < 1.3 * part.arrays["gradient 0"].nbytes * 1500
+    (got,), _, _ = decode_sections(content)
+    assert alike(got, part)
+
+
+def test_the_format_is_what_its_number_says():
+    """Whoever changes these bytes changes the number: versions read their own format only."""
+    parts = [*LONG, Section(3, 8, {"x": np.arange(2048.0), "y": np.arange(3000.0)}, b"abcde")]
+    few = Section(3, 9, blob=b"a", vectors=Vectors(("x", "y"), (1.0, 2.0, 3.0, 4.0)))
+    content, _ = written([*parts, few])
+    assert (FORMAT, hashlib.sha256(content).hexdigest()[:16]) == (5, "d4f7ca0eef7c4753")
+
+
+def test_a_digest_does_not_depend_on_the_parts_that_it_is_taken_of(monkeypatch):
+    data = FILLED.tobytes()
+    whole = digest(data)
+    for most in (1 << 30, 70_001):
+        monkeypatch.setattr(digests, "_MOST", most)
+        assert digest(data) == whole
+        assert joint_digest(data[:5], FILLED[1:1], data[5:90_000], data[90_000:]) == whole
+
+
+def test_nothing_is_left_open(tmp_path, monkeypatch):
+    def n_open():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    calls = itertools.count()
+
+    def fail_later(path, untapped=journal._sync_directory):
+        if next(calls) == 2:  # for the second slot
+            raise OSError(errno.EIO, "no")
+        untapped(path)
+
+    before = n_open()
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_sync_directory", fail_later)
+        with pytest.raises(StateError, match=r"slot-1' cannot be opened: .*no"):
+            directory(tmp_path / "s", durability="power")
+    assert n_open() == before
+    write_all(tmp_path / "t", IN_BLOCKS, durability="power")
+    assert n_open() == before
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from hushgrad.errors import StateError
+from hushgrad.network.state.journal import StateDirectory
+from hushgrad.network.state.sections import Section
+state = StateDirectory(Path(sys.argv[1]), run="one", agent="alice", durability="process")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+k = 0
+try:
+    while True:
+        state.begin(Section(k, k, {"x": np.full(500 * (k + 1), float(k))}))
+        k += 1
+except StateError as error:
+    print(k, error)
+"""
+
+
+def test_a_full_disk_is_told_by_name_and_what_was_committed_is_kept(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "s")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    k, said = done.stdout.split(" ", 1)
+    assert "cannot be written: File too large" in said
+    assert "state is kept" in said
+    (last,) = directory(tmp_path / "s").read()[-1]
+    assert last.k == int(k) - 1
+    assert (last.arrays["x"] == float(k) - 1).all()
+
+
+# ---- whole runs, told again from their journals
+
+
+def rows():
+    for name, row in conformance.ROWS.items():
+        yield pytest.param(row.algorithm, cases.undirected(), id=f"{name}-undirected")
+        if row.directed:
+            yield pytest.param(row.algorithm, cases.directed(), id=f"{name}-directed")
+
+
+@pytest.mark.parametrize(("algorithm", "network"), list(rows()))
+def test_runs_with_many_crashes_are_those_without_to_the_bit(algorithm, network, tmp_path):
+    expected = message_network.reference(algorithm, Q.problem, network, Q.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, Q.problem, network, Q.x0, iterations=K, seed=3
+    )  # fmt: skip
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+    assert network_of_nodes.crashes > 5
+    assert network_of_nodes.resent > 0
+
+
+class Pushing(hg.DGD):
+    """DGD whose senders weigh."""
+
+    def step(self, agent, s):
+        h = self.lam(agent) * agent.gradient(s.x)
+        x = yield Push(agent.W @ s.x - agent.I @ h)
+        return type(s)(x=x)
+
+
+@pytest.mark.parametrize("name", ["PDGDS", "PDGNDS lazy", "PDGNDS square", "EXTRA", "AB"])
+def test_so_are_those_of_more_numbers(name, tmp_path):
+    algorithm, network = conformance.ROWS[name].algorithm, cases.undirected()
+    many = cases.Quadratics(d=MOST + 4)
+    expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3
+    )
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+    assert network_of_nodes.crashes > 5
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+@pytest.mark.parametrize("name", ["PDGNDS lazy", "DGD"])
+def test_and_those_of_so_many_that_they_are_written_in_blocks(name, durability, tmp_path):
+    dim, network = 9000, cases.undirected()
+    rng = np.random.default_rng(2)
+    p, x0 = rng.normal(size=(2, cases.M, dim))
+    problem = hg.Problem(
+        lambda theta, own: ((theta - own["p"]) ** 2).sum(), {"p": p}, dim=dim,
+        gradient=lambda theta, own: 2 * (theta - own["p"]), solution=p.mean(axis=0),
+    )  # fmt: skip
+    algorithm = conformance.ROWS[name].algorithm
+    expected = message_network.reference(algorithm, problem, network, x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, problem, network, x0, iterations=K, seed=3, durability=durability
+    )
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+    assert network_of_nodes.crashes > 5
+
+
+class Cooling(Pushing):
+    """With a stepsize of each agent's own, one number, as part of the state."""
+
+    def init(self, agent, x0):
+        return CoolingState(x0, 0.05 * agent.ones)
+
+    def step(self, agent, s):
+        x = yield Push(agent.W @ s.x - agent.I @ (s.lam * agent.gradient(s.x)))
+        return CoolingState(x, 0.9 * s.lam)
+
+
+class CoolingState(NamedTuple):
+    x: object
+    lam: object
+
+
+class Silent(hg.DGD):
+    """Sends nothing, and keeps a multiple of its gradient as it is."""
+
+    def init(self, agent, x0):
+        return SilentState(x0, 0.0 * x0)
+
+    def step(self, agent, s):
+        y = yield Push(agent.I @ s.y)
+        return SilentState(s.x + y, -0.05 * agent.gradient(s.x))
+
+
+class SilentState(NamedTuple):
+    x: object
+    y: object
+
+
+@pytest.mark.parametrize("dim", [1, 4, MOST + 4])
+@pytest.mark.parametrize("algorithm", [Cooling(), Silent()], ids=["cooling", "silent"])
+def test_states_of_all_kinds(algorithm, dim, tmp_path):
+    many, network = cases.Quadratics(d=dim), cases.undirected()
+    expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3
+    )
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+
+
+def test_few_numbers_and_many_neighbours(tmp_path):
+    many, network = cases.Quadratics(m=9, d=MOST), hg.Network(hg.graphs.star(9))
+    algorithm = conformance.ROWS["PDGNDS lazy"].algorithm
+    expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3
+    )
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+
+
+@pytest.mark.parametrize("dim", [4, MOST + 4])
+@pytest.mark.parametrize("algorithm", [hg.DGD(), Pushing()], ids=["pull", "push"])
+def test_messages_that_do_not_go_to_every_neighbour(algorithm, dim, tmp_path):
+    """A directed ring: agents hear from one neighbour and send to the other."""
+    many, m = cases.Quadratics(d=dim), cases.M
+    arcs = [(j, (j + 1) % m) for j in range(m)]
+    W = 0.6 * np.eye(m) + 0.4 * np.roll(np.eye(m), 1, axis=0)
+    network = hg.Network(hg.graphs.from_edges(arcs, is_directed=True), mixing=W)
+    expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, many.problem, network, many.x0, iterations=K, seed=3
+    )
+    np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
+
+
+@pytest.mark.parametrize("dim", [4, MOST + 4])
+@pytest.mark.parametrize("name", ["PDGDS", "PDGNDS lazy", "EXTRA"])
+def test_a_run_goes_on_where_steps_cannot_be_traced_and_back(name, dim, tmp_path, monkeypatch):
+    """Another version, another machine: every way to run a step gives the same messages."""
+    algorithm, network = conformance.ROWS[name].algorithm, cases.undirected()
+    problem = cases.Quadratics(d=dim)
+    expected = message_network.reference(algorithm, problem.problem, network, problem.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, problem.problem, network, problem.x0, iterations=K, seed=3
+    )  # fmt: skip
+    traced = Steps._traced
+    for n in range(60):
+        for _ in range(40):
+            network_of_nodes.step(0.0)
+        j = n % len(network_of_nodes.nodes)
+        if network_of_nodes.nodes[j].turns.status is None:
+            network_of_nodes.kept[j] |= network_of_nodes.nodes[j].kept
+            network_of_nodes.nodes[j].state.close()
+            monkeypatch.setattr(Steps, "_traced", traced if n % 2 else lambda *_: None)
+            network_of_nodes.start(j)
+    np.testing.assert_array_equal(network_of_nodes.live(), expected)
+
+
+def test_an_objective_that_never_repeats_itself_is_not_asked_twice(tmp_path):
+    network = cases.undirected()
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, hg.AB(stepsize=conformance.CONSTANT), Q.problem, network, Q.x0, iterations=K,
+        seed=4, noisy=random.Random(0),
+    )  # fmt: skip
+    got = network_of_nodes.live(
+        crash_rate=0.01
+    )  # a second answer would be a second message: WireError
+    assert network_of_nodes.crashes > 5
+    expected = message_network.reference(
+        network_of_nodes.run.algorithm, Q.problem, network, Q.x0, K
+    )
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_draws_that_differ_after_a_restart_are_refused(tmp_path):
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, hg.PDGDS(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
+    )
+    for _ in range(500):
+        network_of_nodes.step(0.0)
+    network_of_nodes.nodes[2].state.close()
+    with pytest.raises(ReplayError, match="gives other messages than were committed"):
+        network_of_nodes.start(2, seed=6)
+
+
+def test_a_journal_of_another_algorithm_is_refused(tmp_path):
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, hg.DGD(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
+    )
+    for _ in range(500):
+        network_of_nodes.step(0.0)
+    network_of_nodes.nodes[2].state.close()
+    network_of_nodes.run = replace(network_of_nodes.run, algorithm=hg.DIGing())
+    with pytest.raises(ReplayError):
+        network_of_nodes.start(2)
+
+
+@pytest.mark.parametrize("name", ["PDGDS", "AB", "PDGNDS square"])
+def test_a_slot_torn_at_any_place_resumes_from_what_is_whole(name, tmp_path):
+    """Cut what was written last and was not yet sent, at many bytes: the run goes on the same."""
+    algorithm = conformance.ROWS[name].algorithm
+    network = cases.undirected()
+    expected = message_network.reference(algorithm, Q.problem, network, Q.x0, K)
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, algorithm, Q.problem, network, Q.x0, iterations=K, seed=2
+    )
+    rng = random.Random(0)
+    torn = 0
+    while any(node.turns.status is None for node in network_of_nodes.nodes):
+        j = rng.randrange(cases.M)
+        node = network_of_nodes.nodes[j]
+        if not (node.session.is_complete and node.turns.status is None and rng.random() < 0.1):
+            network_of_nodes.step(0.0)
+            continue
+        before = {f: f.read_bytes() for f in Path(node.state.path).glob("slot-*")}
+        node.advance()  # committed, but nothing is sent: the write itself is what tears
+        node.state.close()
+        for file, old in before.items():
+            new = file.read_bytes()
+            if new != old:
+                changed = [n for n in range(len(new)) if new[n : n + 1] != old[n : n + 1]]
+                reached = rng.randrange(changed[0], changed[-1] + 1)
+                file.write_bytes(new[:reached] + old[reached:])
+        network_of_nodes.kept[j] |= node.kept
+        torn += 1
+        network_of_nodes.start(j)
+    assert torn > 10
+    np.testing.assert_array_equal(network_of_nodes.live(), expected)
+
+
+def test_old_copies_do_not_come_back_in(tmp_path):
+    """A directory restored from a backup: whoever holds more of it says so."""
+    network_of_nodes = message_network.MessageNetwork(
+        tmp_path, hg.PDGDS(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
+    )
+    while network_of_nodes.nodes[0].turns.round < 3:
+        network_of_nodes.step(0.0)
+    shutil.copytree(tmp_path / "0", tmp_path / "backup")
+    while network_of_nodes.nodes[0].turns.round < 6:
+        network_of_nodes.step(0.0)
+    network_of_nodes.nodes[0].state.close()
+    shutil.rmtree(tmp_path / "0")
+    (tmp_path / "backup").rename(tmp_path / "0")
+    with pytest.raises(WireError, match="0 stands at round 3, but its round 5 is here") as refused:
+        network_of_nodes.start(0)
+    assert refused.value.reason == "old copy"
+    old, new = network_of_nodes.nodes[0].session, network_of_nodes.nodes[1].session
+    with pytest.raises(StaleCopyError, match="1 holds round 5 of this agent, whose journal ends"):
+        old.greet(old.peers[1], new.hello(new.peers[0]))

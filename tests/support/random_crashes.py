@@ -1,0 +1,65 @@
+"""Three agents in one event loop, in several runs if need be, and all that they ever were."""
+
+import asyncio
+
+import numpy as np
+
+import hushgrad as hg
+from support import agent_network
+
+M, DIM = 3, 3
+FRESH = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.2))
+
+
+class Life:
+    """Runs of the same agents: their configurations, their gradients, what they were."""
+
+    def __init__(self, directory, keys, algorithm=FRESH, *, tls=True, iterations=120, **options):
+        options = {"heartbeat": 0.2, "max_wait": 20.0} | options
+        self.directory, self._tls = directory, tls
+        self.configs = agent_network.configs(
+            directory, algorithm, hg.Network(hg.graphs.ring(M)), dim=DIM, iterations=iterations,
+            keys=keys, tls=tls, **options,
+        )  # fmt: skip
+        self.iterates = [{} for _ in range(M)]  # of each agent: k → bits
+        self.calls = [0] * M
+        self.at = {}  # (agent, number of a gradient) → what happens there
+
+    def gradient(self, j):
+        rng = np.random.default_rng([3, j])
+        A, c = rng.normal(size=(DIM + 2, DIM)), rng.normal(size=DIM)
+
+        def gradient(theta):
+            self.calls[j] += 1
+            if act := self.at.get((j, self.calls[j])):
+                self.loop.call_soon_threadsafe(act)
+            return A.T @ A @ (theta - c) / (2 * DIM)
+
+        return gradient
+
+    async def run(self, *, until=None, seconds=60, siege=None):
+        """All agents to their end, or until one has reached an iteration; gives their results.
+
+        The last agent comes late: when the coroutine `siege` is through with the others.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.agents = agent_network.agents(
+            self.configs, [self.gradient(j) for j in range(M)], tls=self._tls
+        )
+
+        def note(agent):
+            k, x = agent.stats.iteration, agent.x.tobytes()
+            assert self.iterates[agent.config.number].setdefault(k, x) == x
+            if k == until:
+                for other in self.agents:
+                    other.stop()
+
+        for agent in self.agents:
+            agent._note = lambda turns, agent=agent: (type(agent)._note(agent, turns), note(agent))
+        async with asyncio.timeout(seconds):
+            return await asyncio.gather(*map(self._run, self.agents, [None] * (M - 1) + [siege]))
+
+    async def _run(self, agent, siege):
+        if siege is not None:
+            await siege
+        return await agent.run()

@@ -1,0 +1,95 @@
+"""`hushgrad …` in a process of its own, with a tape: every message before it is sent, every iterate
+once it is durable. Lines of the tape, written in one piece each:
+
+    S  receiver  round  digest of the frame
+    X  k  θ̂ in hex
+
+The disk may fail too. $TORN = "n share": the n-th write to the journal stops after that share of
+its bytes, by kill -9. $FULL = "n": so it does, and this and every later one tell that no space is
+left.
+"""
+
+import errno
+import faulthandler
+import itertools
+import os
+import signal
+import sys
+
+from hushgrad.__main__ import main
+from hushgrad.files.digest import digest
+from hushgrad.network import agent  # noqa: F401  # so that a fork need not import it
+from hushgrad.network.protocol.frames import HEADER, FrameKind
+from hushgrad.network.transport.connection import Connection
+from hushgrad.network.turns import Turns
+
+
+def run(tape, log, arguments, environment):
+    """What a forked process does: its output goes to a file."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1)
+    os.environ.update(environment)
+    break_disk()
+    record(os.open(tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    sys.argv = ["hushgrad", *arguments]
+    main()
+
+
+def record(tape):
+    def write(*words):
+        os.write(tape, (" ".join(map(str, words)) + "\n").encode())
+
+    def note_iterate(turns):
+        write("X", turns.steps.k, turns.steps.x.tobytes().hex())
+
+    def send(link, frame, untapped=Connection.send):
+        _, _, kind, _, round_, _, _ = HEADER.unpack_from(frame)
+        if kind == FrameKind.DATA:
+            write("S", link.peer.number, round_, digest(frame).hex())
+        untapped(link, frame)
+
+    def begin(turns, untapped=Turns.begin):
+        untapped(turns)
+        note_iterate(turns)
+
+    def turn(turns, box, untapped=Turns.turn):
+        has_ended = untapped(turns, box)
+        if has_ended:
+            note_iterate(turns)
+        return has_ended
+
+    Connection.send, Turns.begin, Turns.turn = send, begin, turn
+
+
+def break_disk():
+    if "TORN" in os.environ:
+        n, share = os.environ["TORN"].split()
+        _break_write(int(n), float(share), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    if "FULL" in os.environ:
+        _break_write(int(os.environ["FULL"]), 0.5, _no_space)
+
+
+def _break_write(at, share, fail, untapped=os.pwritev):
+    """Let pwritev, and pwrite, which writes a single piece, do their work up to the call number
+    `at`, and of that a share.
+    """
+    calls = itertools.count(1)
+
+    def pwritev(file, pieces, place):
+        if (n := next(calls)) < at:
+            return untapped(file, pieces, place)
+        if n == at:
+            content = b"".join(pieces)
+            untapped(file, [content[: int(share * len(content))]], place)
+        return fail()
+
+    def pwrite(file, content, place):
+        return pwritev(file, [content], place)
+
+    os.pwritev, os.pwrite = pwritev, pwrite
+
+
+def _no_space():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
