@@ -71,7 +71,7 @@ def in_pieces(monkeypatch, algorithm, network):
 
     whole = run()
     assert Q.x0.shape[1] > 2
-    monkeypatch.setattr("hushgrad.agent.long.PIECE", 2)
+    monkeypatch.setattr("hushgrad.agent.combination.PIECE", 2)
     return whole, run()
 
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hushgrad as hg
-from hushgrad.agent.single import OneAgent
+from hushgrad.agent.rounds import open_round
+from hushgrad.agent.single import SingleAgent
 from hushgrad.exchange import Links, Square
 from hushgrad.simulate.in_memory import local_agents
 from support import cases, dense
@@ -39,8 +40,9 @@ def column(agent, matrix, vector):
     from hushgrad.exchange import Push
 
     terms = matrix @ vector
-    mail, (own,) = agent.outgoing(Push(terms))
-    return {agent.local.number: own} | {i: payload[0] for i, payload in mail.items()}
+    opened = open_round(agent, Push(terms))
+    shares = {i: payload[0] for i, payload in opened.outbox.payloads.items()}
+    return {agent.local.number: opened.own[0]} | shares
 
 
 @given(
@@ -61,7 +63,7 @@ def test_columns_of_b_sum_to_one_and_follow_the_links(graph, form, seed, k, spli
     h = np.random.default_rng(k).normal(size=(1, d, 1))
     for local in local_agents(algorithm, problem, network, seed=seed, trial=0):
         j = local.number
-        agent = OneAgent(local, k)
+        agent = SingleAgent(local, k)
         shares = column(agent, split(agent, algorithm.links), h)
         np.testing.assert_allclose(sum(shares.values()), h[0, :, 0], rtol=1e-12, atol=1e-13)
         assert set(shares) <= set(np.flatnonzero(support[:, j]))
@@ -140,7 +142,7 @@ def test_square_sends_two_hops_and_its_column_is_that_of_w_squared():
     W = network.matrix()
     algorithm = hg.PDGNDS(form="square")
     for local in local_agents(algorithm, cases.Quadratics().problem, network, seed=0, trial=0):
-        agent = OneAgent(local, 3)
+        agent = SingleAgent(local, 3)
         shares = column(agent, Square(agent.W), np.ones((1, 1, 1)))
         expected = (W @ W)[:, local.number]
         assert set(local.receivers[Links.TWO_HOP]) | {local.number} == set(np.flatnonzero(expected))

@@ -1,7 +1,5 @@
 """Agents that know their neighbours' degrees have the weights of the whole network."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,10 +21,9 @@ def of_agents(graph, mixing, algorithm):
     pairs = list(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
     ends = [Ends(int(i), int(o)) for i, o in zip(graph.in_degree, graph.out_degree, strict=True)]
     most = max(e.into for e in ends)
-    run = SimpleNamespace(algorithm=algorithm, mixing=mixing, max_degree=most)
     return [
         public_weights(
-            run, ends[j], {a: ends[a] for a, b in pairs if b == j},
+            algorithm, mixing, most, ends[j], {a: ends[a] for a, b in pairs if b == j},
             {b: ends[b] for a, b in pairs if a == j},
         )
         for j in range(graph.n_agents)
@@ -85,6 +82,5 @@ def test_a_rule_that_does_not_give_the_matrix_is_refused_with_those_that_do():
 
 
 def test_a_largest_degree_that_is_exceeded_is_refused():
-    run = SimpleNamespace(algorithm=hg.PDGDS(), mixing="max_degree", max_degree=2)
     with pytest.raises(MixingError, match="max_degree = 2"):
-        public_weights(run, Ends(3, 3), {1: Ends(1, 1)}, {1: Ends(1, 1)})
+        public_weights(hg.PDGDS(), "max_degree", 2, Ends(3, 3), {1: Ends(1, 1)}, {1: Ends(1, 1)})

@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 
 import hushgrad as hg
+from hushgrad.agent.local import local_agents
 from hushgrad.agent.weights import Ends
 from hushgrad.draws import SeededDraws, trial_keys
 from hushgrad.exchange import Links
 from hushgrad.network.config.model import RunConfig
+from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.ops.counters import Stats
-from hushgrad.network.protocol.frames import FrameKind, Parser, limits, room
+from hushgrad.network.protocol.frames import FrameKind, Parser, limits
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stopping import Stopping
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
-from hushgrad.network.steps import Steps
-from hushgrad.network.turns import Turns
-from hushgrad.simulate.in_memory import local_agents
 
 
 class Node:
@@ -40,9 +40,8 @@ class Node:
             durability=durability,
         )  # fmt: skip
         local = replace(local, gradient=gradient, draws=draws)
-        steps = Steps(run.algorithm, local, x0, room=room(0))
-        steps.prepare(tuple(near))
-        self.turns = Turns(run, steps, Stopping(None), self.state, near, Stats())
+        steps = JournaledMachine(run.algorithm, local, x0)
+        self.rounds = Rounds(run, steps, Stopping(None), self.state, near, Stats())
         peers = {i: Peer(i, str(i), "both", False) for i in near}
         me = SelfDescription(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))
         self.session = Session(me, peers, 0)
@@ -50,20 +49,22 @@ class Node:
         self.kept = {}
 
     def begin(self):
-        self.turns.begin()
-        assert len(self.turns.frames) <= 2  # more nobody can ask for
-        self.session.restore(self.turns.frames, self.turns.consumed, self.turns.steps.sizes)
-        self.session.has_finished = self.turns.status is not None
+        self.rounds.begin()
+        assert len(self.rounds.frames) <= 2  # more nobody can ask for
+        self.session.restore(
+            self.rounds.frames, self.rounds.consumed, self.rounds.machine.outbox.sizes
+        )
+        self.session.has_finished = self.rounds.status is not None
 
     def advance(self):
         """Consume the present round; the frames of the next, if there is one."""
-        if self.turns.turn(self.session.take()):
-            self.kept[self.turns.steps.k] = self.turns.steps.x.copy()
-        if self.turns.status is not None:
+        if self.rounds.advance(self.session.take()):
+            self.kept[self.rounds.machine.k] = self.rounds.machine.x.copy()
+        if self.rounds.status is not None:
             self.session.finish()
             return {}
-        frames = self.turns.frames[self.turns.round]
-        assert not self.session.commit(self.turns.round, frames, self.turns.steps.sizes)
+        frames = self.rounds.frames[self.rounds.round]
+        assert not self.session.commit(self.rounds.round, frames, self.rounds.machine.outbox.sizes)
         return frames
 
     def hear(self, sender, data):
@@ -131,7 +132,7 @@ class MessageNetwork:
         node = self.nodes[j]
         if self.rng.random() < crash_rate:
             self.crash(j)
-        elif node.session.is_complete and node.turns.status is None and self.rng.random() < 0.5:
+        elif node.session.is_complete and node.rounds.status is None and self.rng.random() < 0.5:
             frames = node.advance()
             how_far = len(frames)
             is_hit = self.rng.random() < 10 * crash_rate
@@ -149,7 +150,7 @@ class MessageNetwork:
     def live(self, *, crash_rate=0.0, until=10**6):
         """To the end; gives x^1 … x^K (K, agents, d)."""
         for _ in range(until):
-            if all(node.turns.status is not None for node in self.nodes):
+            if all(node.rounds.status is not None for node in self.nodes):
                 break
             self.step(crash_rate)
         else:

@@ -18,10 +18,10 @@ import sys
 
 from hushgrad.__main__ import main
 from hushgrad.files.digest import digest
-from hushgrad.network import agent  # noqa: F401  # so that a fork need not import it
+from hushgrad.network import deployed  # noqa: F401  # so that a fork need not import it
 from hushgrad.network.protocol.frames import HEADER, FrameKind
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.transport.connection import Connection
-from hushgrad.network.turns import Turns
 
 
 def run(tape, log, arguments, environment):
@@ -41,8 +41,8 @@ def record(tape):
     def write(*words):
         os.write(tape, (" ".join(map(str, words)) + "\n").encode())
 
-    def note_iterate(turns):
-        write("X", turns.steps.k, turns.steps.x.tobytes().hex())
+    def note_iterate(rounds):
+        write("X", rounds.machine.k, rounds.machine.x.tobytes().hex())
 
     def send(link, frame, untapped=Connection.send):
         _, _, kind, _, round_, _, _ = HEADER.unpack_from(frame)
@@ -50,17 +50,17 @@ def record(tape):
             write("S", link.peer.number, round_, digest(frame).hex())
         untapped(link, frame)
 
-    def begin(turns, untapped=Turns.begin):
-        untapped(turns)
-        note_iterate(turns)
+    def begin(rounds, untapped=Rounds.begin):
+        untapped(rounds)
+        note_iterate(rounds)
 
-    def turn(turns, box, untapped=Turns.turn):
-        has_ended = untapped(turns, box)
+    def advance(rounds, inbox, untapped=Rounds.advance):
+        has_ended = untapped(rounds, inbox)
         if has_ended:
-            note_iterate(turns)
+            note_iterate(rounds)
         return has_ended
 
-    Connection.send, Turns.begin, Turns.turn = send, begin, turn
+    Connection.send, Rounds.begin, Rounds.advance = send, begin, advance
 
 
 def break_disk():
@@ -72,7 +72,7 @@ def break_disk():
 
 
 def _break_write(at, share, fail, untapped=os.pwritev):
-    """Let pwritev, and pwrite, which writes a single piece, do their work up to the call number
+    """Let pwritev, and pwrite, which writes the rest of it, do their work up to the call number
     `at`, and of that a share.
     """
     calls = itertools.count(1)

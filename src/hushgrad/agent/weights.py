@@ -1,6 +1,7 @@
 """The weights of one agent, from its links and its neighbours' degrees: nobody needs the graph.
 
-The same expressions as mixing.py, summed in the same order, so that they are the same numbers.
+A deployed agent computes them while it meets its neighbours (network/introduction.py). They are the
+expressions of `hushgrad.mixing`, summed in the same order, so that they are the same numbers.
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from hushgrad.agent.single import LocalWeights
+from hushgrad.agent.local import LocalWeights
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import AlgorithmError, MixingError
 from hushgrad.exchange import Links
-from hushgrad.network.config.model import RunConfig
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,28 @@ MIXING: Mapping[str, Mapping[str, _Weigh]] = {
 
 
 def public_weights(
-    run: RunConfig, me: Ends, senders: Mapping[int, Ends], receivers: Mapping[int, Ends]
+    algorithm: Algorithm,
+    mixing: str,
+    max_degree: int | None,
+    me: Ends,
+    senders: Mapping[int, Ends],
+    receivers: Mapping[int, Ends],
 ) -> dict[str, LocalWeights]:
-    """What one agent knows of each matrix that the algorithm needs."""
-    rules = MIXING.get(run.mixing, {})
+    """One agent's weights of each matrix that the algorithm needs."""
+    rules = MIXING.get(mixing, {})
     weights: dict[str, LocalWeights] = {}
-    for letter in run.algorithm.needs:
+    for letter in algorithm.needs:
         if letter not in rules:
             able = [name for name, served in MIXING.items() if letter in served]
             raise MixingError(
-                f"{type(run.algorithm).__name__} needs {letter}, which mixing = {run.mixing!r} "
+                f"{type(algorithm).__name__} needs {letter}, which mixing = {mixing!r} "
                 f"does not give. Use one of {', '.join(able)}."
             )
-        weigh, most = rules[letter], run.max_degree or 0
-        if run.mixing == "max_degree" and most < max(e.into for e in [me, *senders.values()]):
+        weigh, most = rules[letter], max_degree or 0
+        if mixing == "max_degree" and most < max(e.into for e in [me, *senders.values()]):
             raise MixingError(
                 f'mixing "max_degree" needs the network\'s largest degree, but max_degree = '
-                f"{run.max_degree} and there are agents with more links here. Set it in [run]."
+                f"{max_degree} and there are agents with more links here. Set it in [run]."
             )
         into = {j: weigh(me, ends, most) for j, ends in sorted(senders.items())}
         out = {i: weigh(ends, me, most) for i, ends in sorted(receivers.items())}

@@ -1,16 +1,13 @@
-"""What tells two messages, or a torn write from a whole one, apart.
+"""Digests that tell two messages, or a torn write from a whole one, apart.
 
-The polynomial hash of GCM under a key that everyone knows: it finds every accident at a twentieth
-of SHA-256's cost. It is no commitment: whoever wants to can make two messages with one digest. In a
-journal nobody wants to; and a peer would gain nothing, since the second message is not used. Of few
-bytes BLAKE2 is quicker.
-
-A short frame needs none: it is kept itself, which is its mark.
+The polynomial hash of GCM under a key that everyone knows finds every accident at a twentieth of
+SHA-256's cost. It is no commitment: anyone can make two messages with one digest on purpose. In a
+journal nobody wants to, and a peer would gain nothing by it, since the second message is not used.
+BLAKE2 is quicker for few bytes. The journal and the protocol of the network side use both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -24,7 +21,6 @@ _KEY = b"hushgrad digests"
 _NONCE = bytes(12)
 _GHASH = AESGCM(_KEY)
 _FEW = 1024  # bytes
-_SHORT = 256  # bytes; every frame is longer than a digest
 _SMALL = 65_536  # bytes that are joined rather than taken one piece after the other
 _MOST = 1 << 30  # bytes that the library takes at a time
 
@@ -35,22 +31,6 @@ def digest(piece: bytes | memoryview) -> bytes:
     if len(piece) > _MOST:
         return joint_digest(piece)
     return _GHASH.encrypt(_NONCE, b"", piece)
-
-
-def mark(frame: bytes | memoryview) -> bytes:
-    """What a frame is recognised by: itself if it is short, otherwise its digest."""
-    return bytes(frame) if len(frame) <= _SHORT else digest(frame)
-
-
-def marked(mark: bytes) -> bytes:
-    """The digest of the frame that has this mark."""
-    return mark if len(mark) == DIGEST else digest(mark)
-
-
-def joint_mark(frames: Sequence[bytes]) -> bytes:
-    """Of all frames as if they were one."""
-    is_short = sum([len(frame) for frame in frames]) <= _SHORT
-    return b"".join(frames) if is_short else joint_digest(*frames)
 
 
 def joint_digest(*pieces: Any) -> bytes:

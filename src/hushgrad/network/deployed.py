@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.machine import StepMachine
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import (
     AgentError,
@@ -28,36 +29,34 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
-from hushgrad.exchange import Links
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.introduction import introduce, local_agent
+from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.keys.masking import MASKS, begun_with, check_begun, mask_tokens_of, masked
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
-from hushgrad.network.protocol.frames import room
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stopping import Stopping
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
 from hushgrad.network.state.samples import SAMPLES, Samples
-from hushgrad.network.steps import Steps
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import TLS, Transport
-from hushgrad.network.turns import Turns
 
 log = logging.getLogger("hushgrad.agent")
 
 type Vector = NDArray[np.float64]
 
-# After some turns that took longer, the next are computed in a thread, so that heartbeats go on.
-# Most turns are so short that handing them over would cost more than they do.
+# After some rounds that took longer, the next are computed in a thread, so that heartbeats go on.
+# Most rounds are so short that handing them over would cost more than they do.
 QUICK = 0.1  # seconds
-SLOW_TURNS = 3  # a busy machine may delay one or two
-FORGIVEN = 1 / 16  # of a slow turn, by a quick one: not every round has a gradient to evaluate
+SLOW_ROUNDS = 3  # a busy machine may delay one or two
+FORGIVEN = 1 / 16  # of a slow round, by a quick one: not every round has a gradient to evaluate
 FAR = 1e100  # from where on an iterate counts as diverged
 LEFT = "left"  # in the state directory: it has finished, and waited in vain for others to
 AGAIN = 10.0  # seconds that it then waits for them when it is asked again
@@ -87,11 +86,11 @@ class Agent:
         self.stats = Stats()
         self._given, self._transport, self._listening = gradient, transport, listening
         self._samples: Samples | None = None
-        self._turns: Turns | None = None
+        self._rounds: Rounds | None = None
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
-        self._slow_turns = 0.0
+        self._slow_rounds = 0.0
         self._is_followed = False  # iteration by iteration, by who iterates
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
 
@@ -100,8 +99,8 @@ class Agent:
     @property
     def x(self) -> Vector:
         """θ̂ now."""
-        if self._turns is not None and self._turns.round >= 0:
-            return self._turns.steps.x.copy()
+        if self._rounds is not None and self._rounds.round >= 0:
+            return self._rounds.machine.x.copy()
         return self._x0
 
     @property
@@ -126,8 +125,8 @@ class Agent:
             if not self._incarnation or is_bad_input:  # nothing was begun
                 raise
             return self._result(self._status_of(error), str(error), started)
-        turns, tolerance = self._turns, self.config.run.tolerance
-        status = turns.status if turns is not None else None
+        rounds, tolerance = self._rounds, self.config.run.tolerance
+        status = rounds.status if rounds is not None else None
         is_missed = status is Status.DONE and tolerance is not None
         detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
         return self._result(status or Status.STOPPED, detail, started)
@@ -185,8 +184,10 @@ class Agent:
             session, stopping = self._session()
             self._hub = hub = self._connect(session, stopping, credentials)
             try:
-                async with aclosing(self._go(state, session, stopping, hub, objective)) as rounds:
-                    async for k in rounds:
+                async with aclosing(
+                    self._go(state, session, stopping, hub, objective)
+                ) as iterations:
+                    async for k in iterations:
                         yield k
             finally:
                 await hub.close()
@@ -242,16 +243,6 @@ class Agent:
             mask_tokens=mask_tokens_of(config),
         )
 
-    @property
-    def _senders(self) -> tuple[int, ...]:
-        """Whose messages a step is made of."""
-        are_far = self.config.run.algorithm.links is Links.TWO_HOP
-        return tuple(
-            n.number
-            for n in self.config.neighbours
-            if n.direction != "out" and (are_far or not n.two_hop)
-        )
-
     async def _go(
         self,
         state: StateDirectory,
@@ -269,82 +260,81 @@ class Agent:
         local = local_agent(self.config, hub, links, objective.gradient, state.secret)
         if known is None:  # kept once they are found to do
             state.store_links(links)
-        space = room(stopping.n_bytes)
-        steps = Steps(self.config.run.algorithm, local, self._x0, room=space, few=objective.few)
-        self._turns = turns = Turns(
+        steps = JournaledMachine(self.config.run.algorithm, local, self._x0)
+        self._rounds = rounds = Rounds(
             self.config.run, steps, stopping, state, session.peers, self.stats
         )
+        machine = rounds.machine
         mask_tokens = hub.mask_tokens
         began = begun_with(self.config.state / MASKS, mask_tokens)
-        await self._compute(steps.prepare, self._senders)
-        await self._compute(turns.begin)
-        self._note(turns)
+        await self._compute(rounds.begin)
+        self._note(rounds)
         check_begun(began, mask_tokens)
-        self._sample(steps)
-        if turns.is_settled:
+        self._sample(machine)
+        if rounds.is_settled:
             return
-        hub.refuse_all(session.restore(turns.frames, turns.consumed, steps.sizes))
-        session.has_finished = turns.status is not None
+        hub.refuse_all(session.restore(rounds.frames, rounds.consumed, machine.outbox.sizes))
+        session.has_finished = rounds.status is not None
         hub.start()
         hub.send_round()
         if not self._is_followed:
-            hub.complete = lambda: self._advance(hub, turns)
-        while turns.status is None and not self._is_asked_to_stop:
+            hub.complete = lambda: self._advance_now(hub, rounds)
+        while rounds.status is None and not self._is_asked_to_stop:
             if hub.failure is not None or not session.is_complete:
                 await hub.change()
-            elif self._slow_turns < SLOW_TURNS:
-                if self._turned(hub, turns, self._timed(turns.turn, session.take())):
-                    yield steps.k
-            elif self._turned(
-                hub, turns, await self._compute(self._timed, turns.turn, session.take())
+            elif self._slow_rounds < SLOW_ROUNDS:
+                if self._advanced(hub, rounds, self._timed(rounds.advance, session.take())):
+                    yield machine.k
+            elif self._advanced(
+                hub, rounds, await self._compute(self._timed, rounds.advance, session.take())
             ):
-                yield steps.k
-        if turns.status is not None:
-            await self._settle(hub, session, turns)
+                yield machine.k
+        if rounds.status is not None:
+            await self._settle(hub, session, rounds)
 
-    def _advance(self, hub: Hub, turns: Turns) -> None:
-        """Where nobody follows the iterations: a turn at once, where the last message came in."""
+    def _advance_now(self, hub: Hub, rounds: Rounds) -> None:
+        """Where nobody follows the iterations: compute a round when its last message comes."""
         session = hub.session
         try:
             while session.is_complete:
                 if (
                     hub.failure is not None
-                    or self._slow_turns >= SLOW_TURNS
+                    or self._slow_rounds >= SLOW_ROUNDS
                     or self._is_asked_to_stop
                 ):
                     hub.wake()
                     return
-                self._turned(hub, turns, self._timed(turns.turn, session.take()))
+                self._advanced(hub, rounds, self._timed(rounds.advance, session.take()))
         except Exception as error:  # the agent's task raises it
             hub.fail(error)
-        if turns.status is not None:
+        if rounds.status is not None:
             hub.wake()
 
-    def _turned(self, hub: Hub, turns: Turns, has_ended: bool) -> bool:
-        """Send what a turn made durable; whether an iteration ended with it."""
-        if turns.status is None:
-            hub.commit(turns.round, turns.frames[turns.round], turns.steps.sizes)
-        self._note(turns)
+    def _advanced(self, hub: Hub, rounds: Rounds, has_ended: bool) -> bool:
+        """Send the round that is durable now; whether an iteration ended with the one before."""
+        if rounds.status is None:
+            hub.commit(rounds.round, rounds.frames[rounds.round], rounds.machine.outbox.sizes)
+        self._note(rounds)
         if has_ended and self._samples is not None:
-            self._sample(turns.steps)
+            self._sample(rounds.machine)
         return has_ended
 
-    def _note(self, turns: Turns) -> None:
+    def _note(self, rounds: Rounds) -> None:
         """Where this agent stands, for who looks on."""
         stats, now = self.stats, monotonic()
-        if turns.round > stats.round >= 0:
+        if rounds.round > stats.round >= 0:
             stats.rounds += 1
             stats.round_seconds.add(now - stats.last_progress)
-        stats.iteration, stats.round, stats.last_progress = turns.steps.k, turns.round, now
+        stats.iteration, stats.round, stats.last_progress = rounds.machine.k, rounds.round, now
 
     def _note_position(self, position: Position | None) -> None:
         if position is not None and position.round is not None:
             self.stats.iteration, self.stats.round = position.iteration, position.round
 
-    def _sample(self, steps: Steps) -> None:
+    def _sample(self, machine: StepMachine) -> None:
         if self._samples is not None:
             try:
-                self._samples.keep(steps.k, steps.x)
+                self._samples.keep(machine.k, machine.x)
             except OSError as error:
                 raise StateError(
                     f"'{self.config.state / SAMPLES}' cannot be written: {error.strerror}. The "
@@ -363,17 +353,17 @@ class Agent:
         return done
 
     def _judge(self, seconds: float) -> None:
-        """Whether turns are slow, after one more."""
+        """Whether rounds are slow, after one more."""
         if seconds > self.config.heartbeat:
-            self._slow_turns = inf
+            self._slow_rounds = inf
         elif seconds > QUICK:
-            self._slow_turns += 1
-        elif self._slow_turns:
-            self._slow_turns = max(0.0, self._slow_turns - FORGIVEN)
+            self._slow_rounds += 1
+        elif self._slow_rounds:
+            self._slow_rounds = max(0.0, self._slow_rounds - FORGIVEN)
 
-    async def _settle(self, hub: Hub, session: Session, turns: Turns) -> None:
+    async def _settle(self, hub: Hub, session: Session, rounds: Rounds) -> None:
         """Serve the last message until every neighbour has finished too."""
-        if turns.is_settled:
+        if rounds.is_settled:
             return
         hub.broadcast(session.finish())
         try:
@@ -389,7 +379,7 @@ class Agent:
             return
         if not session.is_settled:
             return
-        turns.settle()
+        rounds.settle()
         try:
             async with asyncio.timeout(GRACE):
                 while not all(p.knows_finished for p in session.peers.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hushgrad.agent.single import Local
+from hushgrad.agent.local import Local
 from hushgrad.agent.weights import Ends, Row, check_two_hop, public_weights, square
 from hushgrad.draws import Draws, SeededDraws, trial_keys
 from hushgrad.exchange import Links
@@ -82,8 +82,11 @@ def local_agent(
 
 def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str, Any]:
     near = [n for n in config.neighbours if not n.two_hop]
+    run = config.run
     return public_weights(
-        config.run,
+        run.algorithm,
+        run.mixing,
+        run.max_degree,
         hub.session.me.ends,
         {n.number: ends[n.number] for n in near if n.direction != "out"},
         {n.number: ends[n.number] for n in near if n.direction != "in"},

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.local import Local, local_agents
 from hushgrad.agent.masking import agent_masks, mask_sizes
-from hushgrad.agent.single import Local, OneAgent
+from hushgrad.agent.single import SingleAgent
 from hushgrad.algorithms.base import Private, Stepping
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import PrivacyError
 from hushgrad.exchange import Array, Columns
 from hushgrad.masks import Mask
-from hushgrad.simulate.in_memory import local_agents
 from hushgrad.simulate.result import Run
 
 type Floats = NDArray[np.float64]
 
 
-class Replay(OneAgent):
+class Replay(SingleAgent):
     """One agent in all iterations at once: they take the place of the trials, (1, d, n)."""
 
     def __init__(self, local: Local, n: int):

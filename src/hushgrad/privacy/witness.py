@@ -31,7 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrad.agent.single import AgentDriver, Local, Payload
+from hushgrad.agent.local import Local
+from hushgrad.agent.machine import StepMachine
+from hushgrad.agent.rounds import Payload
 from hushgrad.algorithms.base import Private
 from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.algorithms.pdg_nds import PDGNDS
@@ -210,14 +212,16 @@ def _replay(
         return gradients[-1]
 
     schedule = _Scaled(inner=algorithm.schedule, factors=down)
-    driver = AgentDriver(
+    machine = StepMachine(
         replace(algorithm, stepsize=schedule), replace(local, gradient=gradient), x0
     )
+    machine.begin()
     sent: list[Mail] = []
     for k, box in enumerate(received):
-        sent.append({i: _vector(payload) for i, payload in driver.send().items()})
+        sent.append({i: _vector(payload) for i, payload in machine.outbox.payloads.items()})
         if k + 1 < len(received):
-            driver.receive({j: (message,) for j, message in box.items()})
+            machine.advance(machine.receive({j: (message,) for j, message in box.items()}))
+            machine.go_on()
     return _Replayed(np.array(gradients), sent)
 
 

@@ -1,4 +1,4 @@
-"""Agents alone, joined by in-memory links: the driver of the network without the network."""
+"""Agents alone, each with its own step machine, joined in one process: `engine="agents"`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.links import link_numbers, two_hop_weights
-from hushgrad.agent.masking import agent_masks
-from hushgrad.agent.single import AgentDriver, Local, LocalWeights, Payload
+from hushgrad.agent.local import local_agents
+from hushgrad.agent.machine import StepMachine
+from hushgrad.agent.rounds import Payload
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.draws import SeededDraws, trial_keys
 from hushgrad.exchange import Links, Pull, Push
 from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
@@ -23,68 +22,8 @@ from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
 
 
-def local_agents(
-    algorithm: Algorithm, problem: Problem, network: Network, *, seed: int, trial: int
-) -> list[Local]:
-    """What each agent of a network knows, and no more."""
-    graph, m = network.graph, network.n_agents
-    two_hop = graph.two_hop() if algorithm.links is Links.TWO_HOP else None
-    reach = {Links.GRAPH: graph} | ({} if two_hop is None else {Links.TWO_HOP: two_hop})
-    receivers = {
-        links: [tuple(g.receivers[g.senders == j].tolist()) for j in range(m)]
-        for links, g in reach.items()
-    }
-    weights: dict[str, list[LocalWeights]] = {}
-    for letter, kind in algorithm.needs.items():
-        w = network.weights(kind)
-        weights[letter] = _local_weights(graph.senders, graph.receivers, w.links, w.own)
-        if two_hop is not None:
-            _, square, own = two_hop_weights(network, two_hop, kind)
-            weights[letter + "2"] = _local_weights(two_hop.senders, two_hop.receivers, square, own)
-    numbers = link_numbers(graph) if algorithm.undirected else np.zeros(0, np.int64)
-    of_link = {
-        (int(j), int(i)): int(n)
-        for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)
-    }
-    key = trial_keys(seed, [trial])
-    gradients = [
-        problem.local_gradient(j, None if problem.n_trials is None else trial) for j in range(m)
-    ]
-    masks = agent_masks(algorithm, network, problem.dim, seed=seed, trial=trial)
-    if masks is not None:
-        gradients = [mask.over(g) for mask, g in zip(masks, gradients, strict=True)]
-    return [
-        Local(
-            number=j,
-            receivers={links: lists[j] for links, lists in receivers.items()},
-            weights={name: every[j] for name, every in weights.items()},
-            gradient=gradients[j],
-            draws=SeededDraws(key, j),
-            link_numbers={i: of_link[j, i] for i in receivers[Links.GRAPH][j] if of_link},
-            n_links=graph.n_links,
-        )
-        for j in range(m)
-    ]
-
-
-def _local_weights(
-    senders: NDArray[np.int64],
-    receivers: NDArray[np.int64],
-    links: NDArray[np.float64],
-    own: NDArray[np.float64],
-) -> list[LocalWeights]:
-    out: list[dict[int, float]] = [{} for _ in own]
-    into: list[dict[int, float]] = [{} for _ in own]
-    for j, i, weight in zip(senders.tolist(), receivers.tolist(), links.tolist(), strict=True):
-        out[j][i] = weight
-        into[i][j] = weight
-    return [
-        LocalWeights(float(a), column, row) for a, column, row in zip(own, out, into, strict=True)
-    ]
-
-
 class InMemoryNetwork:
-    """Agents of a network, each with its own driver, exchanging mail round by round."""
+    """The agents of a network, which exchange their messages round by round."""
 
     def __init__(
         self,
@@ -97,7 +36,9 @@ class InMemoryNetwork:
         trial: int,
     ):
         self.locals = local_agents(algorithm, problem, network, seed=seed, trial=trial)
-        self.agents = [AgentDriver(algorithm, a, x0[a.number]) for a in self.locals]
+        self.agents = [StepMachine(algorithm, a, x0[a.number]) for a in self.locals]
+        for agent in self.agents:
+            agent.begin()
 
     @property
     def x(self) -> NDArray[np.float64]:
@@ -105,17 +46,19 @@ class InMemoryNetwork:
         return np.array([agent.x for agent in self.agents])
 
     def iterate(self) -> Iterator[dict[tuple[int, int], Payload]]:
-        """One iteration; gives the mail {(sender, receiver): payloads} of each of its rounds."""
-        done = False
-        while not done:
-            mail = [agent.send() for agent in self.agents]
-            yield {(j, i): payload for j, out in enumerate(mail) for i, payload in out.items()}
-            boxes: list[dict[int, Payload]] = [{} for _ in self.agents]
-            for j, out in enumerate(mail):
+        """One iteration; gives {(sender, receiver): payload} of each of its rounds."""
+        has_ended = False
+        while not has_ended:
+            sent = [agent.outbox.payloads for agent in self.agents]
+            yield {(j, i): payload for j, out in enumerate(sent) for i, payload in out.items()}
+            inboxes: list[dict[int, Payload]] = [{} for _ in self.agents]
+            for j, out in enumerate(sent):
                 for i, payload in out.items():
-                    boxes[i][j] = payload
-            for agent, box in zip(self.agents, boxes, strict=True):
-                done = agent.receive(box)  # the same for all: they run the same step
+                    inboxes[i][j] = payload
+            for agent, inbox in zip(self.agents, inboxes, strict=True):
+                has_ended = agent.advance(agent.receive(inbox))  # for all: they run the same step
+        for agent in self.agents:
+            agent.go_on()
 
 
 class SentMessages:

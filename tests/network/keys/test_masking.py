@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.agent.few import MOST
 from hushgrad.agent.masking import agent_masks
-from hushgrad.agent.rooms import blocks
 from hushgrad.errors import ConfigError, IdentityError
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.network.keys.identity import mint
@@ -75,7 +73,7 @@ def test_the_sum_of_masked_gradients_is_that_of_the_gradients(keys):
 
 
 @pytest.mark.parametrize("eta", [NETWORK.eta, None], ids=["quadratic", "linear"])
-@pytest.mark.parametrize("dim", [2, MOST, MOST + 4])
+@pytest.mark.parametrize("dim", [2, 20])
 def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
     rng = np.random.default_rng(dim)
     setting = config(keys, 3, dim=dim, eta=eta)
@@ -84,13 +82,6 @@ def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
         kept = theta.copy()
         expected = np.cos(theta) + mask.c + (0.0 if mask.Q is None else mask.Q @ theta)
         np.testing.assert_allclose(objective.gradient(theta), expected, rtol=1e-13, atol=1e-13)
-        if dim <= MOST:
-            assert objective.few(tuple(theta.tolist())) == tuple(objective.gradient(theta))
-        else:
-            first, second = objective.gradient(theta), objective.gradient(-theta)
-            np.testing.assert_allclose(first, expected, rtol=1e-13, atol=1e-13)
-            assert blocks(first) is not None  # as they lie there, a disk can read them
-            assert blocks(second) is not None
         np.testing.assert_array_equal(theta, kept)
 
 

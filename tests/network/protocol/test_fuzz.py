@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hushgrad.agent.weights import Ends, Row
 from hushgrad.errors import AgentError, WireError
-from hushgrad.files.digest import mark
+from hushgrad.files.digest import digest
 from hushgrad.network.keys.identity import client_context, mint, server_context
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
@@ -49,7 +49,7 @@ def session_at(round_):
     peers = {PEER: Peer(PEER, "peer", "both", False)}
     session = Session(SelfDescription(PUBLIC, NUMBER, 1, Ends(1, 1)), peers, STOP)
     frames = {n: {PEER: message(n)} for n in (round_ - 1, round_)}
-    consumed = {n: {PEER: mark(message(n))} for n in (round_ - 2, round_ - 1)}
+    consumed = {n: {PEER: digest(message(n))} for n in (round_ - 2, round_ - 1)}
     session.restore(frames, consumed, (DIM,))
     return session
 
@@ -69,7 +69,7 @@ def honest():
         STOP,
     )
     frames = {n: {NUMBER: message(n)} for n in (ROUND - 1, ROUND)}
-    consumed = {n: {NUMBER: mark(message(n))} for n in (ROUND - 2, ROUND - 1)}
+    consumed = {n: {NUMBER: digest(message(n))} for n in (ROUND - 2, ROUND - 1)}
     there.restore(frames, consumed, (DIM,))
     row = encode_row(Row(0.5, {0: 0.25, 2: 0.25}, {0: "me", 2: "third"}))
     return [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import StaleCopyError, WireError
-from hushgrad.files.digest import digest, mark
+from hushgrad.files.digest import digest
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
 from hushgrad.network.protocol.hello import decode_hello
@@ -34,7 +34,7 @@ def at(number, round_, **options):
     s = session(number, **options)
     frames = {n: {1 - number: content(number, n)} for n in (round_ - 1, round_) if n >= 0}
     consumed = {
-        n: {1 - number: mark(content(1 - number, n))} for n in (round_ - 2, round_ - 1) if n >= 0
+        n: {1 - number: digest(content(1 - number, n))} for n in (round_ - 2, round_ - 1) if n >= 0
     }
     assert s.restore(frames, consumed, (2,)) == []
     return s
@@ -77,7 +77,7 @@ def test_messages_of_this_round_and_the_next_are_taken_once():
     assert len(peer_of(s).inbox) == 2
 
 
-def test_a_round_that_was_consumed_is_held_by_its_mark_and_the_next_is_there():
+def test_a_round_that_was_consumed_is_held_by_its_digest_and_the_next_is_there():
     s = at(0, 4)
     for n in (4, 5):
         accept(s, content(1, n))
@@ -117,7 +117,7 @@ def taken(s, data, due, *, is_short):
         refused = None
     except WireError as error:
         refused = error.reason
-    held = {n: (d.mark, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
+    held = {n: (d.digest, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
     return refused, s.missing, held
 
 

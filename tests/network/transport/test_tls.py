@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.network.deployed import SLOW_TURNS, Agent
+from hushgrad.network.deployed import SLOW_ROUNDS, Agent
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.frames import HEADER, FrameKind
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.transport import hub
 from hushgrad.network.transport.connection import Connection
-from hushgrad.network.turns import Turns
 from support import agent_network, cases, conformance
 
 K, SEED = 200, 5
@@ -157,7 +157,7 @@ def test_turns_that_are_slow_now_and_then_are_found_to_be_slow(tmp_path):
             agent._judge(slow)
             for _ in range(quick):
                 agent._judge(0.01)
-        return agent._slow_turns >= SLOW_TURNS
+        return agent._slow_rounds >= SLOW_ROUNDS
 
     assert after(quick=0, times=3)
     assert after(quick=1, times=5)
@@ -196,7 +196,7 @@ def test_a_finished_run_that_was_left_unsettled_waits_only_briefly_when_asked_ag
         heartbeat=0.1,
     )  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setattr(Turns, "settle", lambda turns: None)
+        patch.setattr(Rounds, "settle", lambda rounds: None)
         asyncio.run(agent_network.ends(agent_network.agents(configs, [lambda x: x] * 2)))
 
     def ask(max_wait):

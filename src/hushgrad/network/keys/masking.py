@@ -9,14 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import sumprod
-from operator import add
 from pathlib import Path
 
 import numpy as np
 
-from hushgrad.agent.few import MOST
-from hushgrad.agent.rooms import Rooms
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import ConfigError, MaskError, StateError
@@ -36,23 +32,7 @@ def masked(config: AgentConfig, objective: Objective) -> Objective:
     mask = mask_of(config)
     if mask is None:
         return objective
-    if objective.dim > MOST:
-        rooms = Rooms(objective.dim)
-
-        def gradient(x: Floats) -> Floats:
-            return np.add(objective.gradient(x), mask.gradient(x), rooms.take())
-
-        return replace(
-            objective, gradient=gradient, few=lambda x: tuple(gradient(np.array(x)).tolist())
-        )
-    c, rows = mask.c.tolist(), None if mask.Q is None else mask.Q.tolist()
-
-    def few(x: tuple[float, ...]) -> tuple[float, ...]:
-        added = c if rows is None else [e + sumprod(row, x) for e, row in zip(c, rows, strict=True)]
-        return tuple(map(add, objective.few(x), added))
-
-    # to the bit, whether a step is traced or not
-    return replace(objective, few=few, gradient=lambda x: np.array(few(tuple(x.tolist()))))
+    return replace(objective, gradient=mask.over(objective.gradient))
 
 
 def mask_of(config: AgentConfig) -> Mask | None:

@@ -13,31 +13,25 @@ An intercept is a last column of ones, which is not penalised.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.rooms import ALONE, references
 from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
-from hushgrad.network.protocol.frames import is_finite
 from hushgrad.problems import losses
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
 type ObjectiveKind = Literal["least_squares", "ridge", "logistic", "rendezvous", "function"]
 type Vector = NDArray[np.float64]  # (d,)
-_FLOAT = np.dtype(np.float64)
 
 type Gradient = Callable[[Vector], Vector]
-type FewGradient = Callable[[tuple[float, ...]], tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +68,7 @@ class Objective:
     """∇f_i of this agent, and what it is in words."""
 
     dim: int
-    gradient: Gradient  # the caller may change what it gives
-    few: FewGradient  # the same numbers, for vectors of few
+    gradient: Gradient  # its array belongs to the caller
     describe: str
 
 
@@ -203,40 +196,20 @@ def _raised(describe: str, error: Exception) -> ProblemError:
 
 def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
     """An objective whose gradient is (dim,) and finite, or an error says so."""
-    shape, pack = (dim,), struct.Struct(f"{dim}d").pack
-
-    def called(theta: Vector) -> Any:
-        try:
-            return function(theta)
-        except Exception as error:  # the user's code may raise anything
-            raise _raised(describe, error) from error
 
     def gradient(theta: Vector) -> Vector:
         seen = theta.view()
         seen.flags.writeable = False  # it is the agent's state
-        held = [called(seen)]
-        # a copy, if anyone else holds it: the function may use its own again
-        is_alone = references(held, 0) == ALONE
-        g = held[0]
-        is_own = type(g) is np.ndarray and g.base is None and is_alone and g.flags.writeable
-        return fitting(g if is_own and g.dtype == _FLOAT else np.array(g, _FLOAT), theta)
-
-    def few(theta: tuple[float, ...]) -> tuple[float, ...]:
-        seen = np.frombuffer(pack(*theta))  # of bytes, so nobody can write to it
-        g = called(seen)
-        if type(g) is np.ndarray and g.dtype is _FLOAT and g.shape == shape:
-            numbers: list[float] = g.tolist()
-            if isfinite(sum(numbers)):
-                return tuple(numbers)
-        return tuple(fitting(np.array(g, _FLOAT), seen).tolist())
-
-    def fitting(g: Vector, theta: Vector) -> Vector:
-        if g.shape != shape:
+        try:
+            g = np.array(function(seen), np.float64)  # a copy: the function may use its own again
+        except Exception as error:  # the user's code may raise anything
+            raise _raised(describe, error) from error
+        if g.shape != (dim,):
             raise ProblemError(
                 f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
                 f"{g.shape}. Correct it, or dim in [run]."
             )
-        if not is_finite(g):
+        if not np.isfinite(g).all():
             n = int(np.argmax(~np.isfinite(g)))
             with np.errstate(over="ignore"):
                 norm = np.linalg.norm(theta)
@@ -247,4 +220,4 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
             )
         return g
 
-    return Objective(dim, gradient, few, describe)
+    return Objective(dim, gradient, describe)

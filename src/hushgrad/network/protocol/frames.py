@@ -21,7 +21,6 @@ is allocated. Nothing is ever unpickled.
 from __future__ import annotations
 
 import enum
-import functools
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,11 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent import few, passes
-from hushgrad.agent.few import MOST
-from hushgrad.agent.rooms import Rooms
 from hushgrad.errors import WireError
-from hushgrad.files.digest import mark
+from hushgrad.files.digest import digest
 from hushgrad.network.protocol.mask_tokens import ENTRY
 
 MAGIC = b"hush"
@@ -44,7 +40,7 @@ MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
 
 type Bytes = bytes | memoryview
 
-type Numbers = NDArray[np.float64] | tuple[float, ...]
+type Vector = NDArray[np.float64]
 
 _FLOAT = np.dtype("<f8")
 
@@ -64,7 +60,6 @@ class FrameKind(enum.IntEnum):
     PLEDGE = 7
 
 
-_DATA = int(FrameKind.DATA)  # a plain number is packed at less cost
 _MOST_FLAGS = {FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1}
 
 
@@ -106,45 +101,16 @@ def encode_data(
     return b"".join(parts)
 
 
-@functools.cache
-def packed(size: int) -> struct.Struct:
-    """Few numbers are read and written as plain ones, at less cost than an array's."""
-    return struct.Struct(f"<{size}d")
-
-
-def encode_few(round_: int, stop: bytes, messages: tuple[tuple[float, ...], ...]) -> list[bytes]:
-    """The DATA frames of a round of one exchange, of as many numbers each."""
-    if not messages:
-        return []
-    size = len(messages[0])
-    pack, length = packed(size).pack, len(stop) + 8 * size
-    head = HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1) + stop
-    return [head + pack(*message) for message in messages]
-
-
-def room(stop_bytes: int) -> int:
-    """Words of a DATA frame before its numbers."""
-    return (HEADER.size + stop_bytes) // 8
-
-
-def address(letter: memoryview, round_: int, stop: bytes) -> None:
-    """Make the DATA frame of a round of one exchange whose numbers are in their place already."""
-    start = HEADER.size
-    HEADER.pack_into(letter, 0, MAGIC, VERSION, _DATA, 0, round_, len(letter) - start, 1)
-    if stop:
-        letter[start : start + len(stop)] = stop
-
-
 @dataclass(slots=True)
 class Data:
     """A DATA frame taken apart, its numbers finite."""
 
     round: int
     stop: bytes
-    numbers: Numbers  # all exchanges that are in it, one after the other
+    numbers: Vector  # all exchanges that are in it, one after the other
     present: int  # bit e: exchange e is in it
-    mark: bytes
-    payload: tuple[Numbers | None, ...] = ()  # one entry per exchange, once it fits
+    digest: bytes  # of the whole frame
+    payload: tuple[Vector | None, ...] = ()  # one entry per exchange, once it fits
 
     def fit(self, sizes: tuple[int, ...]) -> None:
         """Cut the numbers into the exchanges that this round has, of these sizes."""
@@ -152,7 +118,7 @@ class Data:
             self.payload = (self.numbers,)
             return
         place = 0
-        payload: list[Numbers | None] = []
+        payload: list[Vector | None] = []
         for e, size in enumerate(sizes):
             if self.present >> e & 1:
                 payload.append(self.numbers[place : place + size])
@@ -168,20 +134,6 @@ class Data:
         self.payload = tuple(payload)
 
 
-def decode_due(whole: bytes, round_: int, start: int) -> Data | None:
-    """The message of this round if `whole` is nothing but that, in one exchange, as most are.
-
-    `start` is where numbers begin. None leaves it to others to say what else it is.
-    """
-    length = len(whole) - HEADER.size
-    if whole[: HEADER.size] != HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1):
-        return None
-    numbers, are_finite = _read(whole, start)
-    if not are_finite:
-        return None
-    return Data(round_, whole[HEADER.size : start], numbers, 1, mark(whole), (numbers,))
-
-
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
     """The parts of a DATA frame; WireError where a number is not finite."""
     kind, round_, flags, whole = frame
@@ -191,32 +143,15 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"a message begins with {stop_bytes} bytes of stop bits, but round {round_} has "
             f"{len(frame.body)} bytes"
         )
-    numbers, are_finite = _read(whole, start)
-    if not are_finite:
-        place = int(np.argmin(np.isfinite(numbers)))
+    numbers = np.frombuffer(whole, _FLOAT, -1, start)
+    are_finite = np.isfinite(numbers)
+    if not are_finite.all():
+        place = int(np.argmin(are_finite))
         raise WireError(
             f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
             "not finite",
         )
-    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, mark(whole))
-
-
-def _read(whole: Bytes, start: int) -> tuple[Numbers, bool]:
-    """The numbers of a frame, and whether they are finite."""
-    count = (len(whole) - start) // 8
-    if count <= MOST:
-        few_numbers = packed(count).unpack_from(whole, start)
-        return few_numbers, few.is_finite(few_numbers)
-    numbers = np.frombuffer(whole, _FLOAT, -1, start)
-    return numbers, passes.is_finite(numbers)
-
-
-def is_finite(vector: Numbers) -> bool:
-    if isinstance(vector, tuple):
-        return few.is_finite(vector)
-    if len(vector) <= MOST:
-        return few.is_finite(tuple(vector.tolist()))
-    return passes.is_finite(vector)
+    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
 
 
 def limits(dim: int, stop_bytes: int, *, n_pledges: int = 0) -> Mapping[FrameKind, int]:
@@ -249,7 +184,6 @@ class Parser:
         )
         self._long: memoryview | None = None  # a frame longer than the stage
         self._filled = 0
-        self._rooms: dict[int, Rooms] = {}  # for the last length of these
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -263,15 +197,6 @@ class Parser:
             self._stage[:rest] = bytes(self._stage[self._start : self._end])
             self._start, self._end = 0, rest
         return self._stage[self._end :]
-
-    def alone(self, count: int) -> bytes | None:
-        """The next `count` bytes, if nothing came before them that is not yet part of a frame.
-
-        Who can use them as they are need not tell `received`.
-        """
-        if self._start == self._end and self._long is None:
-            return bytes(self._stage[:count])
-        return None
 
     def received(self, count: int) -> list[Frame]:
         """The frames that `count` more bytes complete."""
@@ -308,10 +233,7 @@ class Parser:
 
     def _begin_long(self, length: int) -> None:
         here = self._end - self._start
-        if length not in self._rooms:
-            self._rooms = {length: Rooms(-(-length // 8))}  # messages of a run are as long
-        whole = memoryview(self._rooms[length].take()).cast("B")
-        self._long, self._filled = whole[:length], here
+        self._long, self._filled = memoryview(np.empty(length, np.uint8)), here
         self._long[:here] = self._stage[self._start : self._end]
         self._start = self._end = 0
 

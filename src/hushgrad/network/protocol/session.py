@@ -18,16 +18,14 @@ from dataclasses import dataclass, field
 
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import StaleCopyError, WireError
-from hushgrad.files.digest import digest, marked
+from hushgrad.files.digest import digest
 from hushgrad.network.protocol.frames import (
     Bytes,
     Data,
     Frame,
     FrameKind,
     decode_data,
-    decode_due,
     encode,
-    room,
 )
 from hushgrad.network.protocol.hello import MIRROR, OTHER_END, Hello, differences
 
@@ -63,7 +61,7 @@ class Peer:
     @property
     def last(self) -> tuple[int, bytes]:
         """The last round that is held of it, with its mark."""
-        known = self.held | {n: data.mark for n, data in self.inbox.items()}
+        known = self.held | {n: data.digest for n, data in self.inbox.items()}
         return max(known.items(), default=(-1, b""))
 
 
@@ -72,13 +70,11 @@ class Session:
 
     def __init__(self, me: SelfDescription, peers: Mapping[int, Peer], stop_bytes: int):
         self.me, self.peers, self._stop_bytes = me, peers, stop_bytes
-        self._start = 8 * room(stop_bytes)  # of a message's numbers
         self.round = -1  # the last committed
         self.wanted = 0  # the next to be consumed
         self.has_finished = False
         self._sent: dict[int, Mapping[int, Bytes]] = {}  # round → peer → frame
         self._sizes: tuple[int, ...] = ()  # of the exchanges of the present round
-        self._length = 0  # of a frame that has the one exchange of the present round
         self.missing = set(peers)  # whose message of round `wanted` is not here
 
     # ---- rounds
@@ -96,7 +92,6 @@ class Session:
     def _stand(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
         """In a round whose sizes are known now; gives who has sent others, early."""
         self.round, self._sizes = round_, sizes
-        self._length = self._start + 8 * sizes[0] if len(sizes) == 1 else 0
         if len(self.missing) == len(self.peers) and self.wanted == round_:
             return []
         found: list[tuple[Peer, WireError]] = []
@@ -130,7 +125,7 @@ class Session:
         for j, peer in self.peers.items():
             inbox, held = peer.inbox, peer.held
             box[j] = data = inbox.pop(n)
-            held[n] = data.mark
+            held[n] = data.digest
             held.pop(n - 2, None)
             if not inbox:
                 missing.add(j)
@@ -170,30 +165,6 @@ class Session:
 
     # ---- what comes in
 
-    def accept_due(self, peer: Peer, n: int, whole: bytes) -> bool:
-        """Take the message of round n, if `whole` is that and no more.
-
-        The short way of what nearly always comes; False leaves it, and all refusals, to `accept`.
-        """
-        inbox = peer.inbox
-        if (
-            len(whole) != self._length
-            or not self.wanted <= n <= self.round + 1
-            or n in inbox
-            or n in peer.held
-            or self.has_finished
-        ):
-            return False
-        data = decode_due(whole, n, self._start)
-        if data is None:
-            return False
-        if n != self.round:
-            data.payload = ()  # until it is known what that round consists of
-        inbox[n] = data
-        if n == self.wanted:
-            self.missing.discard(peer.number)
-        return True
-
     def accept(self, peer: Peer, frame: Frame) -> bool:
         """Take a DATA frame; whether it was new."""
         n = frame.round
@@ -204,9 +175,8 @@ class Session:
                 "future round",
             )
         data = decode_data(frame, self._stop_bytes)
-        known = peer.inbox[n].mark if n in peer.inbox else peer.held.get(n)
-        # a mark from a journal may be a digest
-        if known not in (None, data.mark) and marked(known) != marked(data.mark):
+        known = peer.inbox[n].digest if n in peer.inbox else peer.held.get(n)
+        if known not in (None, data.digest):
             raise WireError(
                 f"{peer.name} sent two different messages for round {n}", "equivocation"
             )
@@ -249,7 +219,7 @@ class Session:
             round=self.round,
             needs=needs,
             held=held,
-            held_digest=marked(seen).hex() if seen else "",
+            held_digest=seen.hex(),
             degree_in=self.me.ends.into,
             degree_out=self.me.ends.out,
             direction=peer.direction,

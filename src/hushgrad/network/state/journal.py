@@ -9,10 +9,10 @@
     slot-0, -1  the journal: some steps in one, the next ones in the other, and so by turns
 
 A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
-the round before, the gradients evaluated since, the marks of what is sent and of what was consumed
-(a frame itself if it is short, otherwise its digest). The first has the state at the start of its
-step in place of sums; for k = 0 only x⁰. The slot that is being overwritten is not the one that is
-needed. State is stored by field name and shape.
+the round before, the gradients evaluated since, the digests of the messages that are sent and of
+those that were consumed. The first section has the state at the start of its step in place of sums;
+for k = 0 only x⁰. The slot that is being overwritten is not the one that is needed. State is stored
+by field name and shape.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from typing import Any, Literal
 from hushgrad.errors import StateError
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.ops.result import replace_file
-from hushgrad.network.state.direct import Direct, Staging
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
-FORMAT = 5
+FORMAT = 6
 STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
 SECRET = 32  # bytes
-_PIECES = 1024  # that the system takes at a time
+_PIECES = 512  # that are written without being joined; the system takes 1024
 
 type Facts = dict[str, Any]  # what JSON can hold
 
@@ -71,9 +70,8 @@ class StateDirectory:
             self.incarnation = self._count_start()
             self.secret = self._read_secret()
             self._begun = path / "begun"
-            staging = Staging() if self._sync else None  # others leave the copy to the system
             for n in (0, 1):
-                self._slots.append(_Slot(path / f"slot-{n}", staging))
+                self._slots.append(_Slot(path / f"slot-{n}", sync=self._sync))
             self._slot = self._slots[1]  # the newer one
         except BaseException:
             self.close()
@@ -107,7 +105,9 @@ class StateDirectory:
     def _read_secret(self) -> bytes:
         file = self.path / "secret"
         if not file.exists():
-            raise StateError(f"'{file}' is missing: no draw can be repeated without. Restore it.")
+            raise StateError(
+                f"'{file}' is missing: nothing else can repeat the draws of this run. Restore it."
+            )
         check_mode(file)
         secret = file.read_bytes()
         if len(secret) != SECRET:
@@ -175,9 +175,9 @@ class _Slot:
     need not change the file's size.
     """
 
-    def __init__(self, path: Path, staging: Staging | None):
-        """With `staging` it waits for the disk."""
-        self._path, self._sync = path, staging is not None
+    def __init__(self, path: Path, *, sync: bool):
+        """`sync`: every section waits for the disk."""
+        self._path, self._sync = path, sync
         try:
             if self._sync:
                 path.touch(0o600)
@@ -185,7 +185,6 @@ class _Slot:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
-        self._direct = None if staging is None else Direct(path, staging)
         self._end, self._checksum = 0, NOTHING
 
     def read(self) -> list[Section]:
@@ -208,7 +207,7 @@ class _Slot:
         pieces, checksum = encode_section(section, checksum)
         try:
             end = self._write_all(pieces, place)
-            if self._sync:  # also of what went past the cache: the disk has one too
+            if self._sync:
                 os.fdatasync(self._file)
         except OSError as error:
             raise StateError(
@@ -219,36 +218,19 @@ class _Slot:
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
         """Write bytes and arrays from a place on; gives where they end."""
-        if len(pieces) == 1:
-            total = len(pieces[0])
-            count = os.pwrite(self._file, pieces[0], place)
-        else:
-            total = sum([memoryview(piece).nbytes for piece in pieces])
-            count = None
-            if self._direct is not None and len(pieces) <= _PIECES:
-                count = self._direct.write(pieces, place)
-            if count is None:
-                count = os.pwritev(self._file, pieces[:_PIECES], place)
-        if count < total:
-            self._write_rest(pieces, count, place)
-        return place + total
-
-    def _write_rest(self, pieces: list[Any], count: int, place: int) -> None:
-        """What is left of the pieces after so many bytes: they were too many at a time, or the
-        disk fills up; if nothing fits any more, that is an error.
-        """
-        for piece in pieces:
-            rest = memoryview(piece).cast("B")
-            done = min(count, len(rest))
-            count, place, rest = count - done, place + done, rest[done:]
+        if len(pieces) > _PIECES:
+            pieces = [b"".join(pieces)]
+        end = place + sum([memoryview(piece).nbytes for piece in pieces])
+        place += os.pwritev(self._file, pieces, place)
+        if place < end:  # the system takes 2 GB at a time, or the disk fills up
+            rest = memoryview(b"".join(pieces))[place - end :]
             while rest:
-                more = os.pwrite(self._file, rest, place)
-                place, rest = place + more, rest[more:]
+                count = os.pwrite(self._file, rest, place)
+                place, rest = place + count, rest[count:]
+        return end
 
     def close(self) -> None:
         os.close(self._file)
-        if self._direct is not None:
-            self._direct.close()
 
 
 def _read_json(path: Path) -> Any:

@@ -53,9 +53,6 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.heard = monotonic()
         try:
-            whole = self._parser.alone(nbytes)
-            if whole is not None and not self.is_closed and self._hub.hear_due(self, whole):
-                return
             for frame in self._parser.received(nbytes):
                 if not self.is_closed:
                     self._hub.hear(self, frame)

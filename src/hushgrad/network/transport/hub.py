@@ -254,16 +254,6 @@ class Hub:
             self._tell_on(news, link)
             self.mask_tokens.check()
 
-    def hear_due(self, link: Connection, whole: bytes) -> bool:
-        """The message that is due, alone; False if it is anything else, which `hear` is told."""
-        peer, n = link.peer, link.due
-        if peer is None or not link.is_open or not self.session.accept_due(peer, n, whole):
-            return False
-        link.due = n + 1
-        self._stats.received[peer.name] += 1
-        self._took(link, peer, n)
-        return True
-
     def _took(self, link: Connection, peer: Peer, n: int) -> None:
         """A new message is here, of the present round or the next."""
         self._helped(link, peer)

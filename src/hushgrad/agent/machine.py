@@ -1,0 +1,124 @@
+"""The step machine: one agent runs an algorithm round by round, without I/O.
+
+It hands out the messages of a round and takes those of its neighbours. Agents in one process
+(simulate/in_memory.py), agents on a network (network/journaled.py adds a journal and its replay)
+and the audit's witness (privacy/witness.py) all run this one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.combination import Combination, computed
+from hushgrad.agent.local import Local
+from hushgrad.agent.rounds import (
+    OpenRound,
+    Outbox,
+    Payload,
+    answer,
+    close_round,
+    is_asleep,
+    open_round,
+)
+from hushgrad.agent.single import SingleAgent
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.exchange import Pull, Push, Round, Step, reply
+
+type Vector = NDArray[np.float64]  # (d,)
+
+
+class StepMachine:
+    """One agent's algorithm, standing in a round: `outbox` goes out, `receive` takes the inbox.
+
+    When a step has ended, `go_on` opens the first round of the next one.
+    """
+
+    was_awake: bool  # in this step: an agent whose links slept stands still without having met x*
+
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
+        self.algorithm, self.agent = algorithm, SingleAgent(local)
+        self.x0 = np.array(x0, np.float64)
+        self.k, self.round = 0, 0  # iterations, and rounds over the whole run
+        self.state: Any = None  # NamedTuple of arrays (1, ·, 1) at the start of this step
+
+    # ---- where the machine stands
+
+    @property
+    def x(self) -> Vector:
+        """θ̂ at the start of the present step, or at the end of one that has ended."""
+        return self.algorithm.estimate(self.state)[0, :, 0]
+
+    @property
+    def outbox(self) -> Outbox:
+        """The messages of the present round."""
+        return self._opened.outbox
+
+    @property
+    def asked(self) -> tuple[Push | Pull, ...]:
+        """The exchanges of the present round."""
+        return self._opened.asked
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all numbers of the present round are; an own share is finite only if all
+        messages are.
+        """
+        return all(bool(np.isfinite(own).all()) for own in self._opened.own)
+
+    # ---- going on
+
+    def begin(self) -> None:
+        """Open round 0 of iteration 0."""
+        self.agent.bind(0)
+        self.state = _arrays(self.algorithm.init(self.agent, self.x0[None, :, None]))
+        self.resume(0, 0)
+
+    def resume(self, k: int, round_: int) -> None:
+        """Open the first round of step k from `state`."""
+        self.k, self.round, self.was_awake = k, round_, False
+        self.agent.bind(k)
+        is_first = k == 0 and self.algorithm.first_differs
+        step = self.algorithm.first if is_first else self.algorithm.step
+        self._step: Step[Any] = step(self.agent, _late(self.state, len(self.x0)))
+        self._open(next(self._step))
+
+    def go_on(self) -> None:
+        """Open the first round of the next step."""
+        self.resume(self.k, self.round)
+
+    def receive(self, inbox: Mapping[int, Payload]) -> tuple[Vector, ...]:
+        """Take the messages of this round, by sender; gives their sums, for `advance`."""
+        return close_round(self.agent, self._opened, inbox)
+
+    def advance(self, sums: tuple[Vector, ...]) -> bool:
+        """Go on with the sums of this round; whether the step has ended with it."""
+        given = tuple([answer(e, total) for e, total in zip(self.asked, sums, strict=True)])
+        self.round += 1
+        try:
+            asked = self._step.send(reply(self._asked, given))
+        except StopIteration as end:
+            self.state = _arrays(end.value)
+            self.k += 1
+            return True
+        self._open(asked)
+        return False
+
+    def _open(self, asked: Round) -> None:
+        self._asked = asked
+        self._opened: OpenRound = open_round(self.agent, asked)
+        self.was_awake |= not is_asleep(self._opened)
+
+
+def _late(state: Any, dim: int) -> Any:
+    """A state for a step: its vectors as combinations, single numbers as they are."""
+    shape = (1, dim, 1)
+    return type(state)(*[Combination.of(u[0, :, 0]) if u.shape == shape else u for u in state])
+
+
+def _arrays(state: Any) -> Any:
+    """A state whose combinations are computed."""
+    return type(state)(*[computed(u) for u in state])

@@ -1,0 +1,181 @@
+"""The rounds of a deployed agent: consume the messages of one, make the next durable, know the end.
+
+No I/O but the journal's. The deployed agent (deployed.py) sends the frames once they are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.errors import ReplayError, StateError
+from hushgrad.files.digest import DIGEST, joint_digest
+from hushgrad.network.config.model import RunConfig
+from hushgrad.network.journaled import JournaledMachine
+from hushgrad.network.ops.counters import Stats
+from hushgrad.network.ops.result import Status
+from hushgrad.network.protocol.frames import Data, encode_data
+from hushgrad.network.protocol.stopping import Stopping
+from hushgrad.network.state.journal import STEPS, StateDirectory
+from hushgrad.network.state.sections import Section
+
+type Frames = dict[int, bytes]  # by peer
+
+# The blob of a section: flags, stop bits, the digest of the frames that are sent, the digests of
+# the messages that were consumed, in the order of the peers' numbers.
+_FLAGS = 8  # bytes
+_STILL, _STOP = 1, 2
+
+
+class Rounds:
+    """One agent's rounds; `advance` is given the messages of one and makes the next durable."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        steps: JournaledMachine,
+        stopping: Stopping,
+        state: StateDirectory,
+        peers: Iterable[int],
+        stats: Stats,
+    ):
+        self._run, self.steps, self._stopping, self._state = run, steps, stopping, state
+        self.machine = steps.machine
+        self._peers, self._stats = tuple(sorted(peers)), stats
+        self._is_still = self._must_stop = False
+        self.status: Status | None = None  # done or converged, once the run has ended
+        self.is_settled = False  # and every neighbour has finished too
+        self.round = -1  # the last that was committed
+        self.frames: dict[int, Frames] = {}  # the last two rounds
+        self.consumed: dict[int, dict[int, bytes]] = {}  # round → peer → digest of its message
+
+    # ---- beginning
+
+    def begin(self) -> None:
+        """From the journal, or from the beginning."""
+        slots = self._state.read()
+        if not slots:
+            self.steps.begin()
+            self._commit(b"", is_new=True)
+            return
+        if len(slots) == 2 and slots[0][-1].round + 1 != slots[1][0].round:
+            del slots[0]  # damaged in the middle
+        for sections in slots:
+            self._replay(sections)
+        if not self.frames and not self.is_settled:
+            raise StateError(
+                f"the journal in '{self._state.path}' has the end of the run, but lost the last "
+                "message, which a neighbour may need. Restore the newest state."
+            )
+
+    def _replay(self, sections: list[Section]) -> None:
+        self.steps.replay(sections, self._compare)
+        head = sections[0]
+        if head.facts.get("is_final"):
+            self.status = Status(str(head.facts["status"]))
+            self._note_consumed(self.machine.round, head.blob)
+            self.is_settled = any(s.facts.get("is_settled") for s in sections)
+
+    def _compare(self, section: Section) -> None:
+        """Refuse a rerun that gives other messages than were committed."""
+        blob, place = section.blob, _FLAGS + self._stopping.n_bytes
+        flags = int.from_bytes(blob[:_FLAGS], "little")
+        self._is_still, self._must_stop = bool(flags & _STILL), bool(flags & _STOP)
+        stop = blob[_FLAGS:place]
+        self._stopping.bits = int.from_bytes(stop, "little")
+        is_same = self._encode(stop) == blob[place : place + DIGEST]
+        self.frames.pop(self.round - 2, None)
+        if not is_same:
+            raise ReplayError(
+                f"rerun from its journal, round {self.round} gives other messages than were "
+                "committed. Sending them would tell two things for one round. Run the agent with "
+                "the version, configuration and machine that wrote the journal, or start a new run."
+            )
+        self._note_consumed(self.round, blob[place + DIGEST :])
+
+    def _note_consumed(self, round_: int, digests: bytes) -> None:
+        """Keep the digests of the messages that came before `round_` was committed."""
+        if digests:
+            self.consumed[round_ - 1] = {
+                j: digests[DIGEST * n : DIGEST * (n + 1)] for n, j in enumerate(self._peers)
+            }
+            self.consumed.pop(round_ - 3, None)
+
+    # ---- going on
+
+    def advance(self, inbox: dict[int, Data]) -> bool:
+        """Consume the messages of the present round; whether an iteration has ended with it."""
+        steps, machine = self.steps, self.machine
+        self.frames.pop(self.round - 1, None)  # a peer that has sent this round has the one before
+        before = None if self._run.tolerance is None else machine.x
+        has_ended = steps.receive({j: data.payload for j, data in inbox.items() if data.present})
+        if before is not None:
+            if has_ended and machine.was_awake:
+                self._is_still = self._stands_still(before)
+            stop = [data.stop for data in inbox.values()]
+            self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
+        consumed = b"".join([inbox[j].digest for j in self._peers])
+        inbox.clear()  # long messages make room for those that are sent next
+        if has_ended and (self._must_stop or machine.k == self._run.iterations):
+            self._finish(consumed)
+        else:
+            if has_ended:
+                steps.go_on()
+            self._commit(consumed, is_new=has_ended)
+        return has_ended
+
+    def _stands_still(self, before: NDArray[np.float64]) -> bool:
+        """‖x^{k+1} − x^k‖_∞ ≤ tolerance · λ^k: a stepsize that vanishes must not look like an
+        optimum.
+        """
+        schedule: Any = getattr(self._run.algorithm, "schedule", None)
+        lam = 1.0 if schedule is None else float(schedule.base(float(self.machine.k)))
+        assert self._run.tolerance is not None
+        return bool(np.abs(self.machine.x - before).max() <= self._run.tolerance * lam)
+
+    def _encode(self, stop: bytes) -> bytes:
+        """Make the frames of the present round; gives their digest."""
+        self.round = round_ = self.machine.round
+        payloads = self.machine.outbox.payloads
+        made: dict[tuple[int, ...], bytes] = {}  # by the identities of a payload's vectors
+        frames: Frames = {}
+        for j in self._peers:
+            payload = payloads.get(j, ())
+            key = tuple(map(id, payload))
+            if key not in made:  # a Pull sends one vector to all
+                made[key] = encode_data(round_, stop, payload)
+            frames[j] = made[key]
+        self.frames[round_] = frames
+        return joint_digest(*made.values())
+
+    def _commit(self, consumed: bytes, *, is_new: bool) -> None:
+        """Write the present round down; `is_new`: the first of its step."""
+        self.steps.check_finite()
+        stop = self._stopping.encode()
+        sent = self._encode(stop)
+        flags = self._is_still * _STILL | self._must_stop * _STOP
+        blob = flags.to_bytes(_FLAGS, "little") + stop + sent + consumed
+        is_head = is_new and self.machine.k % STEPS == 0
+        section = self.steps.record(blob, is_head=is_head)
+        started = perf_counter()
+        if is_head:
+            self._state.begin(section)
+        else:
+            self._state.append(section)
+        self._stats.commit_seconds.add(perf_counter() - started)
+
+    def _finish(self, consumed: bytes) -> None:
+        status = Status.CONVERGED if self._must_stop else Status.DONE
+        self._state.begin(self.steps.final({"status": str(status)}, consumed))
+        self.status = status
+
+    def settle(self) -> None:
+        """Every neighbour has finished: nobody will ask for the last message again."""
+        if not self.is_settled:
+            facts = {"is_settled": True}
+            self._state.append(Section(self.machine.k, self.machine.round, facts=facts))
+            self.is_settled = True
