@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import measure, report, runners
+from benchmarks.simulator import measure, report, runners
 
 
 class Still:
