@@ -23,8 +23,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.machine import ROOT
 
@@ -34,7 +36,8 @@ MTU = 1500  # bytes of an IP packet, as on an Ethernet
 
 _TUN, _NO_HEADER = 0x0001, 0x1000  # flags of TUNSETIFF, <linux/if_tun.h>
 _TUNSETIFF = 0x400454CA
-_SPIN = 50e-6  # seconds before a packet is due in which a sleep would end too late
+_SPIN = 100e-6  # seconds: a sleep ends up to so late, so the last ones are not slept
+_CROWD = 20  # packets on their way, of which none is awaited so exactly: others follow
 _QUEUE = 5000  # packets of a device: a long message enters at once, and must not be cut
 _SELF = "/proc/thread-self/ns/net"
 
@@ -43,15 +46,11 @@ class NoLinkError(Exception):
     """This machine cannot make slow links."""
 
 
-class Link:
-    """What is between two agents; each reaches the other at the address of the other's end."""
+class Link(NamedTuple):
+    """A TUN device at either end; an agent reaches the other at the address of the other's end."""
 
-    def __init__(self, number: int, spaces: tuple[int, int]):
-        self.addresses = f"10.77.{number}.1", f"10.77.{number}.2"
-        self.devices = tuple(
-            _device(space, f"link{number}", here, there)
-            for space, here, there in zip(spaces, self.addresses, self.addresses[::-1], strict=True)
-        )
+    addresses: tuple[str, str]
+    devices: tuple[int, int]
 
 
 @contextmanager
@@ -59,15 +58,17 @@ def links(
     n_agents: int, ends: Iterable[tuple[int, int]]
 ) -> Generator[tuple[list[int], list[Link]]]:
     """Namespaces of so many agents, and the links between some of them, carried by a process."""
-    opened: list[int] = []
-    carrier = None
-    try:
+    with ExitStack() as held:
         try:
-            opened.extend(_namespace() for _ in range(n_agents))
-            spaces, made = list(opened), list[Link]()
-            for number, (a, b) in enumerate(ends):
-                made.append(Link(number, (spaces[a], spaces[b])))
-                opened += made[-1].devices
+            spaces = [_namespace(held) for _ in range(n_agents)]
+            made: list[Link] = []
+            for n, (a, b) in enumerate(ends):
+                left, right = f"10.77.{n}.1", f"10.77.{n}.2"
+                devices = (
+                    _device(held, spaces[a], f"link{n}", left, right),
+                    _device(held, spaces[b], f"link{n}", right, left),
+                )
+                made.append(Link((left, right), devices))
         except (OSError, AttributeError, subprocess.CalledProcessError) as error:
             reason = getattr(error, "stderr", None) or error
             raise NoLinkError(f"this machine cannot make slow links: {reason}") from error
@@ -76,47 +77,39 @@ def links(
             [sys.executable, "-m", "benchmarks.network.link", json.dumps(pairs)],
             cwd=ROOT, pass_fds=[device for pair in pairs for device in pair],
         )  # fmt: skip
+        held.callback(carrier.wait)
+        held.callback(carrier.kill)
         yield spaces, made
-    finally:
-        if carrier is not None:
-            carrier.kill()
-            carrier.wait()
-        for number in opened:
-            os.close(number)
 
 
 @contextmanager
 def inside(space: int | None) -> Generator[None]:
-    """This thread, and what it starts, in a namespace; None is where it is already."""
-    if space is None:
-        yield
-        return
+    """This thread, and what it starts, in a namespace; None stays where it is."""
     home = os.open(_SELF, os.O_RDONLY)
     try:
-        os.setns(space, os.CLONE_NEWNET)
+        if space is not None:
+            os.setns(space, os.CLONE_NEWNET)
         yield
     finally:
         os.setns(home, os.CLONE_NEWNET)
         os.close(home)
 
 
-def _namespace() -> int:
-    home = os.open(_SELF, os.O_RDONLY)
-    try:
+def _namespace(held: ExitStack) -> int:
+    with inside(None):
         os.unshare(os.CLONE_NEWNET)
-        # Linux's default: the host's own choice may be another
-        with suppress(OSError):
+        with suppress(OSError):  # Linux's default; the machine's own choice may be another
             Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("cubic")
-        return os.open(_SELF, os.O_RDONLY)
-    finally:
-        os.setns(home, os.CLONE_NEWNET)
-        os.close(home)
+        space = os.open(_SELF, os.O_RDONLY)
+    held.callback(os.close, space)
+    return space
 
 
-def _device(space: int, name: str, here: str, there: str) -> int:
+def _device(held: ExitStack, space: int, name: str, here: str, there: str) -> int:
     """A TUN device of a namespace, through which one address leads to the other."""
     with inside(space):
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        held.callback(os.close, device)
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TUN | _NO_HEADER))
         for command in (
             f"ip address add {here} peer {there} dev {name}",
@@ -127,43 +120,46 @@ def _device(space: int, name: str, here: str, there: str) -> int:
 
 
 class Direction:
-    """Packets on their way: when each has left the sender, and when it arrives."""
+    """Packets on their way: each leaves when all before it have left, then travels."""
 
     def __init__(self, delay: float = DELAY, rate: float = RATE):
         self._delay, self._seconds, self._free = delay, 8 / rate, 0.0
-        self._on_their_way: deque[tuple[float, bytes]] = deque()
+        self._packets: deque[tuple[float, bytes]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._packets)
 
     def enter(self, packet: bytes, now: float) -> None:
         self._free = max(self._free, now) + len(packet) * self._seconds
-        self._on_their_way.append((self._free + self._delay, packet))
+        self._packets.append((self._free + self._delay, packet))
 
-    @property
-    def next(self) -> float:
+    def due(self) -> float:
         """When the next packet arrives."""
-        return self._on_their_way[0][0] if self._on_their_way else float("inf")
+        return self._packets[0][0] if self._packets else inf
 
     def leave(self) -> bytes:
-        return self._on_their_way.popleft()[1]
+        return self._packets.popleft()[1]
 
 
 def carry(pairs: Sequence[tuple[int, int]]) -> None:
     """Carry packets between the devices of every pair, for ever."""
+    with suppress(OSError):  # a link is not late because agents compute
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     ways = [(a, b, Direction()) for pair in pairs for a, b in (pair, pair[::-1])]
     entries = {source: way for source, _, way in ways}
-    with suppress(OSError):  # the link is never late because others compute
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    clock, read, write = time.monotonic, os.read, os.write
     while True:
-        wait = min(way.next for _, _, way in ways) - clock()
-        ready, _, _ = select.select(entries, [], [], None if wait > 1 else max(wait - _SPIN, 0))
+        wait = min(way.due() for way in entries.values()) - time.monotonic()
+        if max(map(len, entries.values())) < _CROWD:
+            wait -= _SPIN
+        ready, _, _ = select.select(entries, [], [], None if wait == inf else max(wait, 0))
         for source in ready:
             with suppress(BlockingIOError):
                 while True:
-                    entries[source].enter(read(source, MTU), clock())
+                    entries[source].enter(os.read(source, MTU), time.monotonic())
         for _, target, way in ways:
-            while way.next <= clock():
-                write(target, way.leave())
+            while way.due() <= time.monotonic():
+                os.write(target, way.leave())
 
 
 if __name__ == "__main__":
-    carry([tuple(pair) for pair in json.loads(sys.argv[1])])
+    carry(json.loads(sys.argv[1]))

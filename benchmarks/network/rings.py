@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import ROOT
+from benchmarks.network.limit import propagation
 from benchmarks.network.link import Link, inside, links
 from hushgrad.network.config.file import write_config
 from hushgrad.network.keys.identity import mint
@@ -54,14 +55,15 @@ def run_ring(
 ) -> dict[str, Any]:
     """Processes of one kind for some rounds; the slowest counts, processor time is the mean.
 
-    They are on loopback, or on slow links.
+    They are on loopback, or on slow links, whose propagation is measured before.
     """
     ends = [(0, 1)] if n_agents == 2 else [(j, (j + 1) % n_agents) for j in range(n_agents)]
     with ExitStack() as held:
         place = Path(held.enter_context(tempfile.TemporaryDirectory()))
-        spaces, made = [None] * n_agents, None
+        spaces, made, found = [None] * n_agents, None, dict[str, Any]()
         if is_slow:
             spaces, made = held.enter_context(links(n_agents, ends))
+            found["propagation"] = propagation((spaces[0], spaces[1]), made[0])
         members = _members(ends, spaces, made, held)
         for member in members:
             mint(place / member.name, member.name)
@@ -71,7 +73,7 @@ def run_ring(
             for member in members
         ]
         ended = _run_all("bare" if kind == "bare" else "agent", members, settings)
-    return {
+    return found | {
         "rate": 1 / max(end["wall"] for end in ended),
         "round": max(end["median"] for end in ended),
         "cpu": statistics.fmean(end["cpu"] for end in ended),
