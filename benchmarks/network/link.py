@@ -75,10 +75,9 @@ def links(
         pairs = [link.devices for link in made]
         carrier = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.network.link", json.dumps(pairs)],
-            cwd=ROOT, pass_fds=[device for pair in pairs for device in pair],
+            cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[end for pair in pairs for end in pair],
         )  # fmt: skip
-        held.callback(carrier.wait)
-        held.callback(carrier.kill)
+        held.enter_context(carrier)  # leaving closes its standard input, and waits
         yield spaces, made
 
 
@@ -142,7 +141,7 @@ class Direction:
 
 
 def carry(pairs: Sequence[tuple[int, int]]) -> None:
-    """Carry packets between the devices of every pair, for ever."""
+    """Carry packets between the devices of every pair, until standard input ends."""
     with suppress(OSError):  # a link is not late because agents compute
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     ways = [(a, b, Direction()) for pair in pairs for a, b in (pair, pair[::-1])]
@@ -151,7 +150,9 @@ def carry(pairs: Sequence[tuple[int, int]]) -> None:
         wait = min(way.due() for way in entries.values()) - time.monotonic()
         if max(map(len, entries.values())) < _CROWD:
             wait -= _SPIN
-        ready, _, _ = select.select(entries, [], [], None if wait == inf else max(wait, 0))
+        ready, _, _ = select.select([0, *entries], [], [], None if wait == inf else max(wait, 0))
+        if 0 in ready:
+            return
         for source in ready:
             with suppress(BlockingIOError):
                 while True:
