@@ -1,4 +1,3 @@
-"""How fast the simulator is: against a C kernel by hand, against its peers, and as sizes grow.
-
-`python -m benchmarks` runs everything; docs/performance.md says what is measured.
+"""Benchmarks of the simulator (`python -m benchmarks`) and of agents on links
+(`python -m benchmarks.network`). docs/performance.md says how they measure.
 """

@@ -1,4 +1,4 @@
-"""On what it was measured."""
+"""The machine that a benchmark ran on, and where the source tree is; both benchmarks use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import cores
+ROOT = Path(__file__).parents[1]
+
+
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def describe() -> dict[str, Any]:

@@ -40,7 +40,7 @@ type Floats = NDArray[np.float64]
 type Uniforms = Callable[[int], Floats]  # n → the first n uniforms of a pair
 
 MOST_QUADRATIC = 1024  # a dense Q of 8 MB; beyond, it costs more than most objectives
-GAP_PART = 0.2  # quadratic / (1 − η); benchmarks/designs.py: stable on every network tried
+GAP_PART = 0.2  # quadratic / (1 − η): stable on every network of benchmarks/simulator/designs.py
 
 _TURN = 0x9E37_79B9  # 2³² / golden ratio: multiples of it spread evenly
 

@@ -15,7 +15,7 @@ from hushgrad.problems import Problem
 
 type Floats = NDArray[np.float64]
 
-# benchmarks/designs.py
+# benchmarks/simulator/designs.py
 _TOO_SMALL = 2.0  # λL over `quadratic` from which on attacks tell Hessians better than guesses
 _TOO_LARGE = 0.25  # `quadratic` over 1 − η from which on some networks diverged
 

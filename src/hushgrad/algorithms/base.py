@@ -130,7 +130,7 @@ type Design = Literal["paper", "recommended"]
 
 _DESIGNS = {
     "paper": _Design(harmonic(), fresh(), None),
-    # chosen by benchmarks/designs.py
+    # chosen by benchmarks/simulator/designs.py
     "recommended": _Design(geometric(0.5, drawn="once"), private_constant(own=0.45), zero_sum()),
 }
 

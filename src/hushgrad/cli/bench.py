@@ -60,7 +60,7 @@ def bench(
 def _tree() -> Path:
     """The source tree: here, or where an editable install points to."""
     for tree in (Path.cwd(), Path(__file__).parents[3]):
-        if (tree / "benchmarks" / "kernel.c").exists():
+        if (tree / "benchmarks" / "simulator" / "kernel.c").exists():
             return tree
     raise InputError(
         "the benchmark is run from a clone of hushgrad, but neither this directory nor the "

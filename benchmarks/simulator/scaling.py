@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import worker
+from benchmarks.simulator.processes import worker
 
 BASE = {"n_agents": 1000, "s": 3, "d": 10, "degree": 6, "trials": 1}
 

@@ -28,7 +28,7 @@ typedef double V2 __attribute__((vector_size(16), aligned(8)));
 typedef uint32_t U16 __attribute__((vector_size(64), aligned(4)));
 #define AT(type, p) (*(const type *)(p))
 
-/* Every field has eight bytes: benchmarks/limit.py fills them in this order. */
+/* Every field has eight bytes: benchmarks/simulator/limit.py fills them in this order. */
 typedef struct {
   int64_t form, agents, blocks, threads;
   double scale, power; /* lambda = scale / n^power (1 - rho / n^2), power 0 or 1 */

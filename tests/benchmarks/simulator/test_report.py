@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks import measure, report, runners
+from benchmarks import machine
+from benchmarks.simulator import measure, report, runners
+from hushgrad.cli import bench
 
 
 class Still:
@@ -65,3 +67,8 @@ def test_a_page_is_rewritten_between_the_marks_only(tmp_path):
     page.write_text("no marks\n")
     assert not report.rewrite(page, "new")
     assert page.read_text() == "no marks\n"
+
+
+def test_the_command_finds_the_benchmark_of_this_tree(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert bench._tree() == machine.ROOT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from benchmarks import designs
+from benchmarks.simulator import designs
 
 
 def test_iterations_are_counted_to_where_the_error_stays_small():

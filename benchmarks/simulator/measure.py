@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import hushgrad as hg
-from benchmarks.limit import Limit, NoCompilerError, TrialsLimit
-from benchmarks.runners import Clocked, Engine, Floats, Runner, interleave
-from benchmarks.workloads import (
+from benchmarks.simulator.limit import Limit, NoCompilerError, TrialsLimit
+from benchmarks.simulator.runners import Clocked, Engine, Floats, Runner, interleave
+from benchmarks.simulator.workloads import (
     CHECKED,
     SEED,
     STEPS,

@@ -1,21 +1,21 @@
 """The results as tables, on a terminal and in the documentation.
 
-`python -m benchmarks.report out/bench/bench.json` writes them between `<!-- bench:begin -->` and
-`<!-- bench:end -->` in docs/performance.md and README.md, and the picture into docs/images.
+`python -m benchmarks.simulator.report out/bench/bench.json` writes them between
+`<!-- bench:begin -->` and `<!-- bench:end -->` in docs/performance.md and README.md, and the
+picture into docs/images.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import ROOT
-from benchmarks.workloads import TARGETS
+from benchmarks.machine import ROOT
+from benchmarks.simulator.workloads import TARGETS
+from benchmarks.tables import Table, duration, headline, rewrite
 
 PICTURE = "bench-scaling.png"
 _WHAT = {
@@ -25,25 +25,6 @@ _WHAT = {
     "square": "PDG-NDS square to PDG-DS",
 }
 _BUSY = 0.02  # of the time lost to other processes, above which a measurement is not to be trusted
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def text(self) -> str:
-        lines = [self.header, *self.rows]
-        widths = [max(len(line[c]) for line in lines) for c in range(len(self.header))]
-        shown = ["  ".join(f"{cell:<{w}}" for cell, w in zip(line, widths, strict=True))
-                 for line in lines]  # fmt: skip
-        return "\n".join([self.title, *(f"  {line}".rstrip() for line in shown)])
-
-    def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"**{self.title}**\n\n{rows}"
 
 
 def targets(workloads: dict[str, Any]) -> list[dict[str, Any]]:
@@ -129,26 +110,6 @@ def markdown(results: dict[str, Any], *, is_short: bool) -> str:
     return "\n\n".join(parts)
 
 
-def rewrite(path: Path, block: str, mark: str = "bench") -> bool:
-    """Put the block between the marks of a page; False where it has none."""
-    page = path.read_text(encoding="utf-8")
-    between = re.compile(rf"(<!-- {mark}:begin -->\n).*?(<!-- {mark}:end -->)", re.DOTALL)
-    if not between.search(page):
-        return False
-    page = between.sub(lambda marks: f"{marks[1]}{block}\n{marks[2]}", page)
-    path.write_text(page, encoding="utf-8")
-    return True
-
-
-def headline(results: dict[str, Any]) -> str:
-    m = results["machine"]
-    return (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "
-        f"Python {m['python']}, jax {m['jax']}, numpy {m['numpy']}; "
-        f"hushgrad {m['hushgrad']}, {results['date'][:10]}."
-    )
-
-
 def _target(cell: dict[str, Any] | None) -> str:
     if cell is None:
         return "–"
@@ -231,13 +192,6 @@ def _peers(size: str, rows: list[dict[str, Any]]) -> Table:
 
 def _factor(ratio: float) -> str:
     return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.0f}".replace(",", " ")
-
-
-def duration(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
 
 
 def main(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.designs`: what privacy designs of PDG cost, and what they hide.
+"""`python -m benchmarks.simulator.designs`: what privacy designs of PDG cost, and what they hide.
 
 Every design runs on the same random problems, networks and stepsizes. Three tables: iterations to
 a relative error of 1e-6 against the paper's design, and the error at the end; which size of
@@ -237,7 +237,9 @@ def hessian(gradient: Any, theta: Any, step: float = 1e-4) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.designs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.simulator.designs", description=__doc__
+    )
     parser.add_argument("--trials", type=int, default=20, help="problems of each kind")
     parser.add_argument("--lam-l", type=float, nargs="*", default=LAM_L, help="stepsizes times L")
     parser.add_argument("--of-gap", type=float, nargs="*", default=OF_GAP, help="λL / (1 − η)")

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import hushgrad as hg
-from benchmarks.processes import WorkerError, call, cores, worker
-from benchmarks.workloads import WORKLOADS
+from benchmarks.machine import cores
+from benchmarks.simulator.processes import WorkerError, call, worker
+from benchmarks.simulator.workloads import WORKLOADS
 
 SIZES = ("a", "c")
 STEPSIZE = 0.01

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -12,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.machine import ROOT
+
 PATIENCE = 900  # seconds; the longest worker needs two minutes
 
 _STUDY = """
@@ -35,13 +35,6 @@ class WorkerError(Exception):
     """A measurement ended without a result."""
 
 
-def cores() -> list[int]:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 def call(command: list[str], name: str) -> dict[str, Any]:
     """The JSON document that a command prints last."""
     done = subprocess.run(
@@ -53,9 +46,9 @@ def call(command: list[str], name: str) -> dict[str, Any]:
 
 
 def worker(task: str, *, on: int, **settings: Any) -> dict[str, Any]:
-    """A task of benchmarks.measure, kept on so many cores."""
+    """A task of benchmarks.simulator.measure, kept on so many cores."""
     given = json.dumps(settings | {"cores": on})
-    command = [sys.executable, "-m", "benchmarks.worker", task, given]
+    command = [sys.executable, "-m", "benchmarks.simulator.worker", task, given]
     return call(command, f"{task} {settings}")
 
 

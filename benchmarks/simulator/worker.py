@@ -1,4 +1,6 @@
-"""One measurement in a process of its own: `python -m benchmarks.worker TASK '{"key": value}'`.
+"""One measurement in a process of its own.
+
+`python -m benchmarks.simulator.worker TASK '{"key": value}'` is started by processes.py.
 
 A process for each, since XLA counts its cores once, and memory is known by its peak only. The
 result is one JSON document on stdout.
@@ -23,7 +25,7 @@ def pin(cores: int) -> bool:
 
 def main(task: str, settings: dict[str, Any]) -> None:
     is_pinned = pin(settings.pop("cores"))  # before JAX is imported and counts them
-    from benchmarks import measure
+    from benchmarks.simulator import measure
 
     result = getattr(measure, task)(**settings)
     print(json.dumps(result | {"pinned": is_pinned}))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hushgrad as hg
-from benchmarks.workloads import SEED
+from benchmarks.simulator.workloads import SEED
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.simulate.stacked.driver import BLOCK
 from hushgrad.simulate.stacked.program import Simulation

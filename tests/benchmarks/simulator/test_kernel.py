@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from benchmarks import limit
+from benchmarks.simulator import limit
 from hushgrad.errors import RiskWarning
 from hushgrad.problems import losses
 
@@ -19,7 +19,7 @@ def _needs_a_compiler():
     try:
         limit.compiler()
     except limit.NoCompilerError as error:
-        pytest.skip(f"benchmarks/kernel.c: {error}")
+        pytest.skip(f"benchmarks/simulator/kernel.c: {error}")
 
 
 def algorithm(form, scale, power):
