@@ -12,8 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from hushgrad.network.keys.identity import mint
-from hushgrad.network.ops.result import read_result
+from hushgrad.network import mint, read_result
 
 HERE = re.compile(r"127\.0\.0\.1:(\d+)")
 

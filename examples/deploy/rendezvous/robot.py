@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import hushgrad as hg
-from hushgrad.network.config.file import parse_config
+from hushgrad.network import parse_config
 
 PERIOD = 0.02  # seconds between two commands to the wheels
 SPEED = 8.0  # metres per second

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrad.network.keys.identity import mint
+from hushgrad.network import mint
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
