@@ -1,7 +1,7 @@
-"""A first run: five agents estimate one vector together, and no one shows its measurements.
+"""A first run: five agents estimate one vector together, and no agent shows its measurements.
 
-Prints how far the worst agent is from the exact answer at the start and at the end, what the method
-put on the wire, and the answer of every agent beside the exact one.
+Prints the worst agent's distance from the exact answer at the start and at the end, the traffic of
+the method, and the answer of every agent beside the exact answer.
 """
 
 import hushgrad as hg

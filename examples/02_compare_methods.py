@@ -1,8 +1,8 @@
 """Three exact methods side by side: the private PDG-NDS, EXTRA and DIGing.
 
-Prints for each how many iterations the median of ten trials takes to a millionth of the first
-error, and what it sends. PDG-NDS takes about a fifth more iterations here: the price of private
-stepsizes that start well below the public one and come up to it; the random splits cost almost
+Prints for each method the iterations that the median of ten trials takes to a millionth of the
+first error, and its traffic. PDG-NDS takes about a fifth more iterations here: the price of private
+stepsizes that start well below the public stepsize and come up to it; the random splits cost almost
 nothing. DIGing sends twice as much. EXTRA and DIGing send plain estimates, PDG-NDS does not.
 """
 

@@ -1,8 +1,8 @@
 """Links that carry in one direction only: AB, Push-Pull and ADD-OPT.
 
-A directed graph has no doubly stochastic weights by rule, so DGD is refused with the reason. AB and
-Push-Pull use row- and column-stochastic weights, ADD-OPT column-stochastic ones alone; all three
-come to the exact answer. Prints the refusal and each method's final error.
+A directed graph has no doubly stochastic weights by rule, so hg.run refuses DGD and says why. AB
+and Push-Pull use row- and column-stochastic weights, ADD-OPT column-stochastic weights alone; all
+three come to the exact answer. Prints the refusal and each method's final error.
 """
 
 import hushgrad as hg

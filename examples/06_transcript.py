@@ -1,9 +1,9 @@
-"""What travels over the links: DGD sends its estimates, PDG-DS does not.
+"""The messages on the links: DGD sends its estimates, PDG-DS does not.
 
-DGD is x⁺ = Wx − λg with x on the wire: who hears the links of agent 0 computes λg_0 = Σ w_0j x_j −
-x_0⁺ and, knowing λ = 1/k, its gradient. Prints the messages to two neighbours and how far that
-formula is from the true gradient in both methods. That the formula fails on PDG-DS does not mean
-that every attack does: docs/privacy.md says what the method promises.
+DGD is x⁺ = Wx − λg with x on the wire: a listener on the links of agent 0 computes λg_0 =
+Σ w_0j x_j − x_0⁺ and, knowing λ = 1/k, its gradient. Prints the messages to two neighbours and the
+distance of that formula from the true gradient in both methods. The formula fails on PDG-DS; other
+attacks may not: docs/privacy.md tells the method's promise.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def read(wire, k, j, weight):
 
 
 for algorithm, weight in ((hg.DGD(), 1.0), (hg.PDGDS(), 1 / AGENTS)):
-    states = []  # what no one sees: the true estimates of all agents, iteration by iteration
+    states = []  # the true estimates of all agents, iteration by iteration, which nobody sees
     run = hg.run(
         algorithm, problem, network, iterations=8, record_every=1, transcript=True, engine="agents",
         metrics={"keep": lambda x, _, states=states: states.append(x[0].copy()) or 0.0},

@@ -1,10 +1,10 @@
-"""What adversaries learn: three methods, attacked with everything the lab has.
+"""An audit: three methods, attacked with every attack of the lab.
 
 Prints for DGD, for PDG-NDS as in the paper and for its recommended design how many of the five
 agents are exposed to an eavesdropper, to a single curious neighbour and to all neighbours together,
-and which smallest coalition exposes agent 0. DGD falls to anyone; the paper's design to whoever
-hears all links of an agent; of the recommended one nothing is recovered, until all others collude.
-"Not recovered" says what was tried, not what is possible: docs/threat-model.md.
+and the smallest coalition that exposes agent 0. DGD falls to every adversary; the paper's design to
+a listener on all links of an agent; of the recommended design nothing is recovered, until all
+others collude. "Not recovered" counts attacks, it proves nothing: docs/threat-model.md.
 """
 
 import hushgrad as hg

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hushgrad as hg
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
@@ -111,8 +113,6 @@ def test_the_audit_exposes_dgd_and_the_papers_design_and_recovers_nothing_of_the
 
 
 def test_the_example_study_is_a_study():
-    from hushgrad.studies import load_study
-
-    runs = load_study(EXAMPLES / "study.toml").with_run(trials=2).run(progress=False)
+    runs = hg.load_study(EXAMPLES / "study.toml").with_run(trials=2).run(progress=False)
     assert [run.label for run in runs] == ["PDG-NDS", "EXTRA"]
     assert all(status == "converged" for run in runs for status in run.status)

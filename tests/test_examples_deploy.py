@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgrad.network.config.file import parse_config
+from hushgrad.network import parse_config
 
 DEPLOY = Path(__file__).parents[1] / "examples" / "deploy"
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"

@@ -1,81 +1,82 @@
-"""Imports point one way, heavy ones stay where they are used."""
+"""Imports point one way, heavy ones stay where they are used, an agent starts no other program."""
 
-import ast
+import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import hushgrad
+from hushgrad.network import mint, write_config
+from support.house import files, inner_imports, layers, outer_imports, reachable, room, rooms
 
-ROOT = Path(hushgrad.__file__).parent
+PLACES = {
+    name: (level, cell)
+    for level, cells in enumerate(layers())
+    for cell, names in enumerate(cells)
+    for name in names
+}
+MODULES = [module for module in files() if module != "hushgrad"]
+ENGINE = "hushgrad.simulate.stacked."
 
-# a module may import from its own layer and from those before it
-LAYERS = [
-    {"errors", "files"},
-    {"exchange", "draws", "console"},
-    {"graphs", "mixing", "stepsizes", "splits", "masks", "problems", "citations"},
-    {"algorithms"},
-    {"schema", "agent"},
-    {"simulate", "report"},
-    {"privacy", "network"},
-    {"paper", "studies"},
-    {"cli", "__main__"},
-]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+every_module = pytest.mark.parametrize("module", MODULES)
 
 
-def imports(path):
-    """(module, is at the top) of everything a file imports."""
-    tree = ast.parse(path.read_text())
-    top = {id(node) for node in tree.body}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, id(node) in top
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [a.name for a in node.names] if node.module == "hushgrad" else [None]
-            for name in names:
-                yield f"hushgrad.{name}" if name else node.module, id(node) in top
+def inside(package):
+    return [m for m in MODULES if m == package or m.startswith(f"{package}.")]
 
 
-def room(path):
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+def test_every_module_has_a_layer():
+    assert rooms() == PLACES.keys()
 
 
-FILES = [p for p in sorted(ROOT.rglob("*.py")) if p != ROOT / "__init__.py"]
+@every_module
+def test_imports_point_to_the_same_or_a_lower_layer(module):
+    level, cell = PLACES[room(module)]
+    for target in inner_imports(module):
+        its_level, its_cell = PLACES[room(target)]
+        assert its_level <= level, f"{module} imports {target}, which is above it"
+        assert its_level < level or its_cell == cell, f"{module} imports {target} beside it"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    here = LEVEL[room(path)]
-    for module, _ in imports(path):
-        if module.startswith("hushgrad."):
-            target = module.split(".")[1]
-            assert target.startswith("__") or LEVEL[target] <= here, f"{path} imports {module}"
+@every_module
+def test_no_module_imports_itself_through_others(module):
+    """Imports inside functions count; imports for type checkers alone do not, nothing is loaded."""
+    targets = inner_imports(module, for_types=False) & files().keys()
+    back = sorted(target for target in targets if module in reachable(target))
+    assert not back, f"{module} imports {back}, which import it"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "algorithms").glob("*.py")), ids=lambda p: p.name)
-def test_an_algorithm_imports_neither_numpy_nor_jax(path):
-    assert not {m.split(".")[0] for m, _ in imports(path)} & {"numpy", "jax", "scipy"}
+@pytest.mark.parametrize("module", inside("hushgrad.network"))
+def test_only_a_whole_network_on_one_machine_needs_the_simulator(module):
+    if module not in inside("hushgrad.network.local"):
+        assert not {room(m) for m in inner_imports(module)} & {"simulate", "report"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(path):
-    engine = {
-        ROOT / "simulate" / "stacked" / name
-        for name in (
-            "agents.py",
-            "constants.py",
-            "driver.py",
-            "native.py",
-            "products.py",
-            "program.py",
-        )
-    }
-    heavy = {"matplotlib", "networkx", "scipy", "sklearn"} | (set() if path in engine else {"jax"})
-    assert not {m.split(".")[0] for m, at_top in imports(path) if at_top} & heavy
+@pytest.mark.parametrize("module", inside("hushgrad.agent"))
+def test_one_agent_computes_without_jax_and_without_io(module):
+    io = {"asyncio", "socket", "ssl", "selectors", "http", "urllib", "multiprocessing"}
+    assert not outer_imports(module) & (io | {"jax", "jaxlib", "subprocess", "ctypes"})
+
+
+@pytest.mark.parametrize("module", [*inside("hushgrad.network"), *inside("hushgrad.files")])
+def test_no_module_of_an_agents_process_can_start_a_program_or_load_a_library(module):
+    if module not in inside("hushgrad.network.local"):
+        assert not outer_imports(module) & {"subprocess", "multiprocessing", "ctypes", "cffi"}
+
+
+@pytest.mark.parametrize("module", inside("hushgrad.algorithms"))
+def test_an_algorithm_imports_neither_numpy_nor_jax(module):
+    assert not outer_imports(module) & {"numpy", "jax", "scipy"}
+
+
+@every_module
+def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(module):
+    heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn"}
+    allowed = {"jax"} if module.startswith(ENGINE) else set()
+    assert not outer_imports(module, at_top=True) & (heavy - allowed)
 
 
 def loaded_after(code):
@@ -86,9 +87,16 @@ def loaded_after(code):
     return set(done.stdout.split())
 
 
-def test_importing_hushgrad_loads_no_heavy_library():
+@pytest.mark.parametrize(
+    "package", ["", ".algorithms", ".network", ".privacy", ".problems", ".simulate", ".studies"]
+)
+def test_importing_a_public_package_loads_no_heavy_library(package):
     heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn", "rich", "typer"}
-    assert not loaded_after("import hushgrad") & heavy
+    assert not loaded_after(f"import hushgrad{package}") & heavy
+
+
+def test_a_script_that_makes_keys_loads_no_agent():
+    assert "hushgrad.network.deployed" not in loaded_after("from hushgrad.network import mint")
 
 
 def test_agents_alone_run_on_a_numpy_objective_without_jax():
@@ -98,3 +106,98 @@ run = hg.run(hg.PDGDS(), hg.problems.rendezvous(n_agents=4), hg.Network(hg.graph
              iterations=5, engine="agents")
 """
     assert "jax" not in loaded_after(code)
+
+
+# ---- an agent's process
+
+DIM = 20_000  # long enough for every way of computing that an agent may choose
+OBJECTIVE = f"""
+import numpy as np
+START = np.linspace(0, {{number}} + 1, {DIM})
+def gradient(theta):
+    return theta - START
+"""
+WATCHED = """
+import json, sys
+seen = []
+STARTS = ("subprocess.", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.fork", "pty.")
+def watch(event, arguments):
+    if event.startswith(STARTS) or (event == "ctypes.dlopen" and arguments[0] is not None):
+        seen.append(f"{event} {arguments}")
+sys.addaudithook(watch)
+sys.argv = ["hushgrad", "agent", "agent.toml", "--quiet"]
+from hushgrad.__main__ import main
+try:
+    main()
+finally:
+    with open("seen.json", "w") as file:
+        json.dump({"events": seen, "modules": sorted(sys.modules)}, file)
+"""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def write_pair(directory, algorithm):
+    """Two agents of one run, each in a directory of its own."""
+    homes, port = [directory / "north", directory / "south"], free_port()
+    for home in homes:
+        mint(home, home.name)
+    for number, (home, other) in enumerate(zip(homes, reversed(homes), strict=True)):
+        (home / "objective.py").write_text(OBJECTIVE.format(number=number))
+        listens = {"listen": f"127.0.0.1:{port}"} if number == 0 else {}
+        known = {"name": other.name, "number": 1 - number} | {
+            "certificate": str(other / f"{other.name}.crt")
+        }
+        dialled = {"address": f"127.0.0.1:{port}"} if number else {}
+        tables = {
+            "agent": {"name": home.name, "number": number, "max_wait": 60, **listens},
+            "objective": {"function": "objective.py:gradient"},
+            "neighbour": [known | dialled],
+            "partner": [known],
+            "run": {"id": "watched", "n_agents": 2, "dim": DIM, "iterations": 12, "eta": 0.0},
+            "algorithm": {"name": algorithm, "stepsize": {"kind": "constant", "value": 0.2}},
+        }
+        write_config(home / "agent.toml", tables)
+    return homes
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """What two agents' processes did, from their start to their end."""
+    directory = tmp_path_factory.mktemp("pair")
+    homes = write_pair(directory, "PDGNDS")
+    empty = os.environ | {"XDG_CACHE_HOME": str(directory / "cache")}  # nothing is ready for use
+    agents = [
+        subprocess.Popen(
+            [sys.executable, "-c", WATCHED], cwd=home, env=empty, stderr=subprocess.PIPE
+        )
+        for home in homes
+    ]
+    for agent in agents:
+        _, said = agent.communicate(timeout=120)
+        assert agent.returncode == 0, said.decode()
+    return [json.loads((home / "seen.json").read_text()) for home in homes]
+
+
+def test_an_agents_process_starts_no_other_program_and_loads_no_library_of_ours(watched):
+    assert [agent["events"] for agent in watched] == [[], []]
+
+
+def test_an_agents_process_loads_no_simulator_no_jax_and_no_ctypes_code_of_ours(watched):
+    heavy = {"jax", "jaxlib", "matplotlib", "networkx", "scipy", "sklearn", "typer"}
+    for agent in watched:
+        loaded = set(agent["modules"])
+        assert not loaded & heavy
+        ours = {m for m in loaded if m.split(".")[0] == "hushgrad"} & files().keys() - {"hushgrad"}
+        assert "hushgrad.network.deployed" in ours
+        assert not {room(m) for m in ours} & {"simulate", "report", "privacy", "studies", "cli"}
+        assert not {m for m in ours if "ctypes" in outer_imports(m)}
+
+
+def test_the_watch_sees_a_program_that_is_started(tmp_path):
+    code = WATCHED.replace("main()\nfinally", "import os; os.system('true')\nfinally")
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert "os.system" in json.loads(Path(tmp_path / "seen.json").read_text())["events"][0]

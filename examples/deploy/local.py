@@ -1,7 +1,7 @@
 """A deployment on one machine: every organisation is a directory, every agent a process.
 
-What organisations do each at home is done here for all of them: keys are made, certificates
-exchanged, agents started. Ports of the files become free ones of this machine.
+The run.py of each deployment uses these functions. They do the work of all organisations: they make
+keys, exchange certificates and start agents. Ports of the files become free ports of this machine.
 """
 
 import re
@@ -12,14 +12,13 @@ import sys
 import tomllib
 from pathlib import Path
 
-from hushgrad.network.keys.identity import mint
-from hushgrad.network.ops.result import read_result
+from hushgrad.network import mint, read_result
 
 HERE = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
 def with_free_ports(texts):
-    """The same texts, each port of this machine in them replaced by one that is free."""
+    """The same texts, with each port of this machine replaced by a free port."""
     ports = {port for text in texts.values() for port in HERE.findall(text)}
     servers = {port: socket.create_server(("127.0.0.1", 0)) for port in ports}
     free = {port: server.getsockname()[1] for port, server in servers.items()}
@@ -47,7 +46,7 @@ def settle(directory, files):
 
 
 def run(directory, names, command=("-m", "hushgrad", "agent", "agent.toml", "--quiet")):
-    """Start all agents and wait for them; what each printed."""
+    """Start all agents, wait for them, and return the output of each."""
     agents = {
         name: subprocess.Popen(
             [sys.executable, *command], cwd=Path(directory) / name,

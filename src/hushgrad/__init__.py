@@ -3,8 +3,9 @@
 Names are loaded when first used, so that importing hushgrad costs next to nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hushgrad.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hushgrad import (
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
         errors,
         graphs,
         masks,
+        network,
+        paper,
+        privacy,
         problems,
+        simulate,
         splits,
         stepsizes,
         studies,
@@ -75,43 +80,34 @@ __all__ = [
     "load_run",
     "load_study",
     "masks",
+    "network",
+    "paper",
+    "privacy",
     "problems",
     "run",
+    "simulate",
     "splits",
     "stepsizes",
     "studies",
     "witness",
 ]
 
-_HOMES = {
-    "Agent": "network.deployed",
-    "Audit": "privacy.findings",
-    "Comparison": "simulate.result",
-    "Curious": "privacy.adversaries",
-    "Eavesdropper": "privacy.adversaries",
-    "HushgradError": "errors",
-    "Network": "mixing",
-    "Problem": "problems",
-    "Run": "simulate.result",
-    "audit": "privacy.audit",
-    "compare": "simulate.run",
-    "load_run": "simulate.result",
-    "load_study": "studies",
-    "run": "simulate.run",
-    "witness": "privacy.witness",
-}  # the other classes live in algorithms, the other names are modules
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'hushgrad' has no attribute {name!r}")
-    if name.islower() and name not in _HOMES:
-        value = import_module(f"hushgrad.{name}")
-    else:
-        value = getattr(import_module(f"hushgrad.{_HOMES.get(name, 'algorithms')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "": "algorithms draws errors graphs masks network paper privacy problems simulate splits "
+        "stepsizes studies",
+        "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM DGD DIGing EXTRA PDGDS PDGNDS PushPull",
+        "errors": "HushgradError",
+        "mixing": "Network",
+        "network.deployed": "Agent",
+        "privacy.adversaries": "Curious Eavesdropper",
+        "privacy.audit": "audit",
+        "privacy.findings": "Audit",
+        "privacy.witness": "witness",
+        "problems": "Problem",
+        "simulate.result": "Comparison Run load_run",
+        "simulate.run": "compare run",
+        "studies": "load_study",
+    },
+)

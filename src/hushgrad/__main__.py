@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Agents start here, without the command line's libraries; all other commands in cli."""
+    """Start an agent without the command line's libraries, and every other command in cli."""
     if sys.argv[1:2] == ["agent"]:
         from hushgrad.console import told
         from hushgrad.errors import HushgradError
@@ -19,7 +19,7 @@ def main() -> None:
                 sys.exit(run_agent(**options))
             except (HushgradError, KeyboardInterrupt) as error:
                 sys.exit(told(error))
-            except BrokenPipeError:  # nobody reads any more; nor what Python has left to write
+            except BrokenPipeError:  # nobody reads any more: Python's last output goes nowhere
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)
     from hushgrad import cli

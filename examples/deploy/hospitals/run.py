@@ -2,8 +2,8 @@
 
 python examples/deploy/hospitals/run.py [DIRECTORY]     where everything is kept; default: nowhere
 
-Prints how each agent ended, how far its coefficients are from scikit-learn's on the pooled rows,
-and what one would get otherwise: alone, or with columns that everyone standardises in its own way.
+Prints the end of each agent, the distance of its coefficients from scikit-learn's on the pooled
+rows, and two other fits: of each hospital alone, and with columns that each standardises by itself.
 """
 
 import sys

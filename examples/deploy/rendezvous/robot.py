@@ -4,7 +4,7 @@ python robot.py robot-2 7.5 1.0     in a directory with fleet.toml, robot-2.key 
                                     the others' certificates in trusted/
 
 The fleet meets where the sum of squared distances from all starts is smallest. No robot tells its
-start: what leaves it are the agent's messages.
+start: only the agent's messages leave the robot.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import hushgrad as hg
-from hushgrad.network.config.file import parse_config
+from hushgrad.network import parse_config
 
 PERIOD = 0.02  # seconds between two commands to the wheels
 SPEED = 8.0  # metres per second
@@ -25,7 +25,7 @@ REACHED = 0.01  # metres
 
 @dataclass
 class Robot:
-    """Where it is, and where it wants to be: here on paper, in earnest wheels and odometry."""
+    """A robot's position and target: here on paper, in earnest wheels and odometry."""
 
     position: np.ndarray
     target: np.ndarray
@@ -45,7 +45,7 @@ class Robot:
 
 
 def agent_of(name, start, fleet):
-    """The agent of one robot, from what the fleet knows and where the robot stands."""
+    """The agent of one robot, from the fleet's file and the robot's start."""
     robots = fleet["robots"]
     numbers = {other: n for n, other in enumerate(robots)}
     partners = hg.masks.zero_sum().partners(numbers[name], len(robots))
@@ -92,7 +92,7 @@ async def main(name, start):
     while not thinking.done() or np.linalg.norm(robot.way) > REACHED:
         robot.drive()
         await asyncio.sleep(PERIOD)
-    thinking.result()  # whatever ended it early is raised here
+    thinking.result()  # raises the error that ended the agent early
     x, y = robot.position
     print(f"{name} is at ({x:.3f}, {y:.3f}) after {robot.driven:.1f} m")
 

@@ -1,9 +1,9 @@
-"""Four robots agree where to meet, and meet, without telling where they come from.
+"""Four robots agree on a meeting point, and meet, without telling their starts.
 
 python examples/deploy/rendezvous/run.py
 
-Each robot is a process with its agent in its own control loop. Prints where each one ends and how
-far it drove, and how far that is from the point that minimises the sum of squared distances.
+Each robot is a process with its agent in its own control loop. Prints the end of each robot, the
+distance it drove, and its distance from the point that minimises the sum of squared distances.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrad.network.keys.identity import mint
+from hushgrad.network import mint
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))

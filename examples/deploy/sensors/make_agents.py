@@ -14,7 +14,7 @@ import hushgrad as hg
 HERE = Path(__file__).parent
 LINKS = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
 NAMES = [f"sensor-{i}" for i in range(5)]
-THETA = np.array([2.0, -1.0])  # what they are after
+THETA = np.array([2.0, -1.0])  # the vector that the sensors look for
 
 
 def address(i):
@@ -22,7 +22,7 @@ def address(i):
 
 
 def agent_file(i):
-    """One sensor's agent.toml: everyone it is linked with, and everyone it shares masks with."""
+    """One sensor's agent.toml, with its neighbours and its mask partners."""
     others = sorted({b if a == i else a for a, b in LINKS if i in (a, b)})
     tables = [
         f'[[neighbour]]\nname = "{NAMES[j]}"\nnumber = {j}\naddress = "{address(j)}"\n'

@@ -1,16 +1,22 @@
-"""One file per algorithm, each its paper's equation."""
+"""One file per algorithm, each its paper's equation, and all that a new algorithm is written with.
+
+Whoever adds an algorithm imports from here: the base classes, the exchanges and the kinds of
+matrices.
+"""
 
 from hushgrad.algorithms.ab import AB
-from hushgrad.algorithms.add_opt import ADDOPT
+from hushgrad.algorithms.add_opt import ADDOPT, ADDOPTState
 from hushgrad.algorithms.asyn_dgm import AsynDGM
 from hushgrad.algorithms.aug_dgm import AugDGM
-from hushgrad.algorithms.base import Algorithm
-from hushgrad.algorithms.dgd import DGD
+from hushgrad.algorithms.base import Algorithm, Private, Stepping, Tracker, TrackerState
+from hushgrad.algorithms.dgd import DGD, DGDState
 from hushgrad.algorithms.diging import DIGing
-from hushgrad.algorithms.extra import EXTRA
-from hushgrad.algorithms.pdg_ds import PDGDS
-from hushgrad.algorithms.pdg_nds import PDGNDS
+from hushgrad.algorithms.extra import EXTRA, EXTRAState
+from hushgrad.algorithms.pdg_ds import PDGDS, PDGDSState
+from hushgrad.algorithms.pdg_nds import PDGNDS, PDGNDSState
 from hushgrad.algorithms.push_pull import PushPull
+from hushgrad.exchange import Lazy, Pull, Push, Square
+from hushgrad.mixing import Kind
 
 ALL: tuple[type[Algorithm], ...] = (
     PDGDS, PDGNDS, DGD, EXTRA, DIGing, AugDGM, AsynDGM, AB, PushPull, ADDOPT,
@@ -24,9 +30,23 @@ __all__ = [
     "EXTRA",
     "PDGDS",
     "PDGNDS",
+    "ADDOPTState",
     "Algorithm",
     "AsynDGM",
     "AugDGM",
+    "DGDState",
     "DIGing",
+    "EXTRAState",
+    "Kind",
+    "Lazy",
+    "PDGDSState",
+    "PDGNDSState",
+    "Private",
+    "Pull",
+    "Push",
     "PushPull",
+    "Square",
+    "Stepping",
+    "Tracker",
+    "TrackerState",
 ]

@@ -1,1 +1,1 @@
-"""Files that programs share: atomic writes, caches, strict JSON, digests."""
+"""Files and bytes for every package: atomic writes, caches, strict JSON, digests."""

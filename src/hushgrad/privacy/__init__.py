@@ -1,17 +1,52 @@
-"""What adversaries learn: their views of a run, attacks on them, and the truth to judge by."""
+"""The privacy lab: what adversaries know of a run, attacks on a run, and the truth to judge by.
 
-from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
-from hushgrad.privacy.attacks.base import Attack, Estimate
-from hushgrad.privacy.knowledge import Knowledge, Own
-from hushgrad.privacy.truth import Truth
+`hg.audit` and `hg.witness` start it. Attacks of a user's own take a `Knowledge` and return an
+`Estimate`.
+"""
+
+from typing import TYPE_CHECKING
+
+from hushgrad.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from hushgrad.privacy import attacks
+    from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
+    from hushgrad.privacy.attacks.base import Attack, Estimate
+    from hushgrad.privacy.coalitions import Coalition
+    from hushgrad.privacy.findings import Audit, Finding
+    from hushgrad.privacy.knowledge import Knowledge, Own
+    from hushgrad.privacy.truth import Truth
+    from hushgrad.privacy.verdict import Evidence
+    from hushgrad.privacy.witness import Witness
 
 __all__ = [
     "Adversary",
     "Attack",
+    "Audit",
+    "Coalition",
     "Curious",
     "Eavesdropper",
     "Estimate",
+    "Evidence",
+    "Finding",
     "Knowledge",
     "Own",
     "Truth",
+    "Witness",
+    "attacks",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "": "attacks",
+        "adversaries": "Adversary Curious Eavesdropper",
+        "attacks.base": "Attack Estimate",
+        "coalitions": "Coalition",
+        "findings": "Audit Finding",
+        "knowledge": "Knowledge Own",
+        "truth": "Truth",
+        "verdict": "Evidence",
+        "witness": "Witness",
+    },
+)

@@ -1,10 +1,15 @@
 """Problems min Σ_i f_i(θ): `Problem` for any loss, builders for the usual ones, data to divide."""
 
-from hushgrad.problems.data import Group
-from hushgrad.problems.datasets import AgentData, dataset
-from hushgrad.problems.problem import Problem
-from hushgrad.problems.quadratic import estimation, estimation_from, rendezvous
-from hushgrad.problems.regression import huber, logistic, ridge
+from typing import TYPE_CHECKING
+
+from hushgrad.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from hushgrad.problems.data import Group
+    from hushgrad.problems.datasets import AgentData, dataset
+    from hushgrad.problems.problem import Problem
+    from hushgrad.problems.quadratic import estimation, estimation_from, rendezvous
+    from hushgrad.problems.regression import huber, logistic, ridge
 
 __all__ = [
     "AgentData",
@@ -18,3 +23,14 @@ __all__ = [
     "rendezvous",
     "ridge",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "data": "Group",
+        "datasets": "AgentData dataset",
+        "problem": "Problem",
+        "quadratic": "estimation estimation_from rendezvous",
+        "regression": "huber logistic ridge",
+    },
+)

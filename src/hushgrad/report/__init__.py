@@ -1,1 +1,4 @@
-"""Runs for people and papers: plots and exports."""
+"""Runs for people and papers: plots and exports.
+
+`Run.plot`, the command line and the paper's experiments use it.
+"""

@@ -1,1 +1,4 @@
-"""TOML tables turned into objects, and what is wrong with them said by file, line and key."""
+"""TOML tables turned into objects; mistakes are named by file, line and key.
+
+Study files (`hushgrad.studies`) and agents' files (`hushgrad.network.config`) use it.
+"""

@@ -1,8 +1,13 @@
 """Studies as TOML files: `load_study` reads and checks one, `run` and `run_sweep` run it."""
 
-from hushgrad.studies.study import Built, Study, load_study, parse_study, record
-from hushgrad.studies.sweep import SweepRow, Table
-from hushgrad.studies.unfinished import Unfinished
+from typing import TYPE_CHECKING
+
+from hushgrad.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from hushgrad.studies.study import Built, Study, load_study, parse_study, record
+    from hushgrad.studies.sweep import SweepRow, Table
+    from hushgrad.studies.unfinished import Unfinished
 
 __all__ = [
     "Built",
@@ -14,3 +19,12 @@ __all__ = [
     "parse_study",
     "record",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "study": "Built Study load_study parse_study record",
+        "sweep": "SweepRow Table",
+        "unfinished": "Unfinished",
+    },
+)

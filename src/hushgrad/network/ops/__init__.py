@@ -1,1 +1,1 @@
-"""What an operator uses: command, logs, metrics, doctor, probe, results."""
+"""The operation of an agent: its command, logs, metrics, doctor, probe and results."""

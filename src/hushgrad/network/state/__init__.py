@@ -1,1 +1,1 @@
-"""What survives a crash: state directory, journal, samples."""
+"""The state that survives a crash: directory, journal, samples."""

@@ -1,1 +1,4 @@
-"""All agents at once in JAX: layout, compiled program, native loops."""
+"""All agents at once in JAX: layout, compiled program, native loops.
+
+`hg.run` with `engine="stacked"` uses it.
+"""
