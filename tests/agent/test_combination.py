@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hushgrad as hg
-from hushgrad.agent import combination, rounds
-from hushgrad.agent.combination import Combination, combine, computed, late
+from hushgrad.agent import combination
+from hushgrad.agent.combination import Combination, late
 from hushgrad.agent.local import local_agents
 from hushgrad.agent.machine import StepMachine
 from support import cases
@@ -46,7 +46,7 @@ def test_every_linear_expression_is_its_array_and_is_computed_late(pair):
     assert isinstance(found, Combination)
     assert found.shape == expected.shape
     scale = sum(abs(c) for c, _ in found.parts.values()) * np.abs(VECTORS).max()
-    np.testing.assert_allclose(computed(found), expected, rtol=0, atol=1e-14 * max(scale, 1))
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-14 * max(scale, 1))
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,23 @@ def test_nothing_that_a_step_holds_is_changed():
     a += b
     a *= 2.0
     a -= np.ones((1, DIM, 1))
-    np.testing.assert_allclose(computed(a)[0, :, 0], 2 * (kept[0] + kept[1]) - 1)
+    np.testing.assert_allclose(a.vector, 2 * (kept[0] + kept[1]) - 1)
     np.testing.assert_array_equal(VECTORS, kept)
 
 
-@given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 40), st.integers(1, 9))
-def test_combine_is_the_product_and_does_not_depend_on_its_pieces(rows, n, dim, piece):
-    rng = np.random.default_rng([rows, n, dim])
-    C, V = rng.normal(size=(rows, n)), rng.normal(size=(n, dim))
-    whole = combine(C, list(V))
-    np.testing.assert_allclose(whole, C @ V, rtol=0, atol=1e-14 * n)
+@given(st.lists(numbers, min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 9))
+def test_numbers_do_not_depend_on_the_pieces_that_they_are_computed_in(coefficients, dim, piece):
+    vectors = np.random.default_rng(dim).normal(size=(len(coefficients), dim))
+
+    def summed():
+        every = [c * Combination.of(v) for c, v in zip(coefficients, vectors, strict=True)]
+        return sum(every[1:], every[0]).vector
+
+    whole = summed()
+    np.testing.assert_allclose(whole, np.array(coefficients) @ vectors, rtol=0, atol=1e-12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(combination, "PIECE", piece)
-        np.testing.assert_array_equal(combine(C, list(V)), whole)
+        np.testing.assert_array_equal(summed(), whole)
 
 
 def test_late_takes_arrays_and_combinations():
@@ -108,24 +112,18 @@ def test_late_takes_arrays_and_combinations():
     np.testing.assert_array_equal(late(VECTORS[0][None, :, None]).vector, VECTORS[0])
 
 
-def test_a_step_of_pdg_nds_is_one_product(monkeypatch):
-    """[whole, messages] = C(k) · [x, x⁻, g, h⁻], with a row for each receiver and the whole."""
+def test_a_step_of_pdg_nds_computes_no_vector_before_its_round():
+    """Its vectors are combinations of x, x⁻, g and h⁻; the round computes the messages alone."""
     Q, network = cases.Quadratics(), cases.undirected()
     (local, *_) = local_agents(hg.PDGNDS(), Q.problem, network, seed=0, trial=0)
     machine = StepMachine(hg.PDGNDS(), local, Q.x0[0])
     machine.begin()
-    degree, seen = len(machine.outbox.payloads), []
-
-    def counted(coefficients, vectors):
-        seen.append(coefficients.shape)
-        return combine(coefficients, vectors)
-
-    monkeypatch.setattr(rounds, "combine", counted)
     inbox = {i: (np.ones(cases.D),) for i in machine.outbox.payloads}
-    for _ in range(3):
-        machine.advance(machine.receive(inbox))
-        machine.go_on()
-    assert seen == [(1 + degree, 4)] * 3
+    machine.advance(machine.receive(inbox))
+    step = hg.PDGNDS().step(machine.agent, machine._state)
+    ((_, mixed), (_, moved)) = next(step).terms.parts
+    assert [len(u.parts) for u in (mixed, moved)] == [2, 2]
+    assert all(u._vector is None for u in (mixed, moved))
 
 
 @pytest.mark.parametrize("algorithm", [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square")])

@@ -1,41 +1,49 @@
-"""Vectors of a step that are computed late, and all at once.
+"""Vectors of a step that are computed late.
 
 A step is linear in its vectors: [messages, whole, next state] = C(k) · [state, gradients, sums].
-The step machine therefore gives a step `Combination`s, which only note their coefficients, and
-`combine` applies the small matrix C(k) to the vectors, for two numbers and for a million alike.
-An operation that is not linear computes the combination first and goes on with its array.
+The step machine therefore gives a step `Combination`s, which only note coefficients. A round
+applies the coefficients to the vectors, for two numbers and for a million alike, and piece by piece
+where vectors are long. An operation that is not linear computes the combination first and goes on
+with its array.
 
-Every number is a sum of products in a fixed order, without BLAS. So one and the same step gives the
-same bits after a restart, whatever the number of threads.
+Every number is a sum of products in a fixed order, without BLAS. So a step gives the same bits
+after a restart, whatever the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 type Vector = NDArray[np.float64]  # (d,)
-type Parts = Mapping[int, tuple[float, Vector]]  # id of a vector → its coefficient, the vector
+type Parts = dict[int, tuple[float, Vector]]  # id of a vector → its coefficient, the vector
 
-# Numbers of a vector that are combined together: with a few messages they stay in the cache.
-PIECE = 4_096
+# Numbers of a long vector that are worked on together, so that they stay in the cache.
+PIECE = 8_192
+_WHOLE = (slice(None),)
+
+
+def pieces(dim: int) -> Iterator[slice] | tuple[slice, ...]:
+    """The parts of a vector that are worked on one after the other."""
+    if dim <= PIECE:
+        return _WHOLE
+    return (slice(start, start + PIECE) for start in range(0, dim, PIECE))
 
 
 class Combination:
     """Σ_n c_n v_n: a vector (1, d, 1) as a step sees it. Its vectors must not change."""
 
-    __slots__ = ("_array", "dim", "parts")
+    __slots__ = ("_vector", "dim", "parts")
 
-    def __init__(self, dim: int, parts: Parts):
-        self.dim, self.parts = dim, parts
-        self._array: NDArray[np.float64] | None = None
+    def __init__(self, dim: int, parts: Parts, vector: Vector | None = None):
+        self.dim, self.parts, self._vector = dim, parts, vector
 
     @classmethod
     def of(cls, vector: Vector) -> Combination:
-        return cls(len(vector), {id(vector): (1.0, vector)})
+        return cls(len(vector), {id(vector): (1.0, vector)}, vector)
 
     # ---- linear operations
 
@@ -43,54 +51,80 @@ class Combination:
         summand = _combination(other, self.dim)
         if summand is None:
             return self.array + _computed(other)
-        parts = dict(self.parts)
+        parts = self.parts.copy()
         for key, (c, vector) in summand.parts.items():
-            parts[key] = (parts[key][0] + c, vector) if key in parts else (c, vector)
+            parts[key] = (parts[key][0] + c if key in parts else c, vector)
         return Combination(self.dim, parts)
 
     __radd__ = __add__
 
-    def __neg__(self) -> Combination:
-        return self._scaled(-1.0)
-
     def __sub__(self, other: Any) -> Any:
-        return self + -other
+        summand = _combination(other, self.dim)
+        if summand is None:
+            return self.array - _computed(other)
+        parts = self.parts.copy()
+        for key, (c, vector) in summand.parts.items():
+            parts[key] = (parts[key][0] - c if key in parts else -c, vector)
+        return Combination(self.dim, parts)
 
     def __rsub__(self, other: Any) -> Any:
         return -self + other
 
+    def __neg__(self) -> Combination:
+        return Combination(self.dim, {key: (-c, v) for key, (c, v) in self.parts.items()})
+
     def __mul__(self, other: Any) -> Any:
         number = _number(other)
-        return self.array * _computed(other) if number is None else self._scaled(number)
+        if number is None:
+            return self.array * _computed(other)
+        return Combination(self.dim, {key: (number * c, v) for key, (c, v) in self.parts.items()})
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
         number = _number(other)
-        return self._scaled(1.0 / number) if number else self.array / _computed(other)
+        return (1.0 / number) * self if number else self.array / _computed(other)
 
-    def _scaled(self, number: float) -> Combination:
-        return Combination(self.dim, {key: (number * c, v) for key, (c, v) in self.parts.items()})
+    # ---- numbers
+
+    def piece(self, where: slice) -> Vector:
+        """Some of the numbers, for reading only."""
+        if self._vector is not None:
+            return self._vector[where]
+        found: Any = None
+        for c, vector in self.parts.values():
+            part = vector[where]
+            if found is None:
+                found = c * part
+            elif c == 1.0:
+                found += part
+            elif c == -1.0:
+                found -= part
+            else:
+                found += c * part
+        return found
+
+    @property
+    def vector(self) -> Vector:
+        """(d,), computed once; for reading only."""
+        if self._vector is None:
+            self._vector = self._computed()
+        return self._vector
+
+    def _computed(self) -> Vector:
+        if self.dim <= PIECE or len(self.parts) == 1:
+            return self.piece(_WHOLE[0])
+        found = np.empty(self.dim)
+        for where in pieces(self.dim):
+            found[where] = self.piece(where)
+        return found
 
     # ---- an array to everything else
 
     @property
-    def vector(self) -> Vector:
-        """(d,), computed once; not to be changed."""
-        return self.array[0, :, 0]
-
-    @property
     def array(self) -> NDArray[np.float64]:
-        """(1, d, 1), computed once; not to be changed."""
-        if self._array is None:
-            if len(self.parts) == 1:
-                ((c, vector),) = self.parts.values()
-                found = vector if c == 1.0 else c * vector
-            else:
-                coefficients = np.array([[c for c, _ in self.parts.values()]])
-                found = combine(coefficients, [vector for _, vector in self.parts.values()])
-            self._array = found.reshape(1, -1, 1)
-        return self._array
+        """(1, d, 1)."""
+        return self.vector[None, :, None]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -139,7 +173,7 @@ def _number(value: Any) -> float | None:
 
 def _combination(value: Any, dim: int) -> Combination | None:
     """A summand of vectors of this dimension; None if only arrays can be added."""
-    if isinstance(value, Combination):
+    if type(value) is Combination:
         return value if value.dim == dim else None
     if isinstance(value, np.ndarray) and value.shape == (1, dim, 1):
         return Combination.of(value[0, :, 0])
@@ -152,31 +186,11 @@ def _computed(value: Any) -> Any:
 
 def late(value: Any) -> Combination:
     """An array (1, d, 1) or a combination as a combination."""
-    return value if isinstance(value, Combination) else Combination.of(np.asarray(value)[0, :, 0])
+    if type(value) is Combination:
+        return value
+    return Combination.of(np.asarray(value, np.float64)[0, :, 0])
 
 
-def computed(value: Any) -> NDArray[np.float64]:
-    """An array or a combination as an array (1, d, 1)."""
-    return value.array if isinstance(value, Combination) else np.asarray(value, np.float64)
-
-
-def combine(coefficients: NDArray[np.float64], vectors: Sequence[Vector]) -> NDArray[np.float64]:
-    """C · V: rows (r, n) of coefficients with n vectors (d,) give (r, d), summed from left to
-    right.
-    """
-    dim = len(vectors[0])
-    columns = [coefficients[:, n : n + 1] for n in range(len(vectors))]
-    if dim <= PIECE:
-        return _combined(columns, vectors)
-    found = np.empty((len(coefficients), dim))
-    for start in range(0, dim, PIECE):
-        where = slice(start, start + PIECE)
-        found[:, where] = _combined(columns, [vector[where] for vector in vectors])
-    return found
-
-
-def _combined(columns: list[NDArray[np.float64]], vectors: Sequence[Vector]) -> Any:
-    found = columns[0] * vectors[0]
-    for n in range(1, len(vectors)):
-        found += columns[n] * vectors[n]
-    return found
+def settled(value: Any) -> Combination:
+    """The same with its numbers computed, so that it keeps no other vector alive."""
+    return Combination.of(late(value).vector)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import Combination, computed
+from hushgrad.agent.combination import late, settled
 from hushgrad.agent.local import Local
 from hushgrad.agent.rounds import (
     OpenRound,
@@ -43,14 +43,23 @@ class StepMachine:
         self.algorithm, self.agent = algorithm, SingleAgent(local)
         self.x0 = np.array(x0, np.float64)
         self.k, self.round = 0, 0  # iterations, and rounds over the whole run
-        self.state: Any = None  # NamedTuple of arrays (1, ·, 1) at the start of this step
+        self._state: Any = None  # at the start of this step, its vectors as combinations
 
     # ---- where the machine stands
 
     @property
     def x(self) -> Vector:
         """θ̂ at the start of the present step, or at the end of one that has ended."""
-        return self.algorithm.estimate(self.state)[0, :, 0]
+        return late(self.algorithm.estimate(self._state)).vector
+
+    @property
+    def state(self) -> Any:
+        """The algorithm's NamedTuple of arrays (1, ·, 1), at the same time as `x`."""
+        return type(self._state)(*[np.asarray(u) for u in self._state])
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = _settled(state, len(self.x0))
 
     @property
     def outbox(self) -> Outbox:
@@ -74,7 +83,7 @@ class StepMachine:
     def begin(self) -> None:
         """Open round 0 of iteration 0."""
         self.agent.bind(0)
-        self.state = _arrays(self.algorithm.init(self.agent, self.x0[None, :, None]))
+        self.state = self.algorithm.init(self.agent, self.x0[None, :, None])
         self.resume(0, 0)
 
     def resume(self, k: int, round_: int) -> None:
@@ -83,7 +92,7 @@ class StepMachine:
         self.agent.bind(k)
         is_first = k == 0 and self.algorithm.first_differs
         step = self.algorithm.first if is_first else self.algorithm.step
-        self._step: Step[Any] = step(self.agent, _late(self.state, len(self.x0)))
+        self._step: Step[Any] = step(self.agent, self._state)
         self._open(next(self._step))
 
     def go_on(self) -> None:
@@ -101,7 +110,7 @@ class StepMachine:
         try:
             asked = self._step.send(reply(self._asked, given))
         except StopIteration as end:
-            self.state = _arrays(end.value)
+            self.state = end.value
             self.k += 1
             return True
         self._open(asked)
@@ -113,12 +122,7 @@ class StepMachine:
         self.was_awake |= not is_asleep(self._opened)
 
 
-def _late(state: Any, dim: int) -> Any:
-    """A state for a step: its vectors as combinations, single numbers as they are."""
+def _settled(state: Any, dim: int) -> Any:
+    """A state for the next step: its vectors are computed, single numbers stay as they are."""
     shape = (1, dim, 1)
-    return type(state)(*[Combination.of(u[0, :, 0]) if u.shape == shape else u for u in state])
-
-
-def _arrays(state: Any) -> Any:
-    """A state whose combinations are computed."""
-    return type(state)(*[computed(u) for u in state])
+    return type(state)(*[settled(u) if u.shape == shape else np.asarray(u) for u in state])

@@ -8,30 +8,28 @@ sent, so that rounding does not drift.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import Combination, combine, late
+from hushgrad.agent.combination import Combination, late, pieces
 from hushgrad.agent.single import SingleAgent
-from hushgrad.exchange import Array, Parcel, Pull, Push, Round, exchanges
+from hushgrad.exchange import Array, Links, Parcel, Pull, Push, Round, exchanges
 
 type Vector = NDArray[np.float64]  # (d,)
 type Payload = tuple[Vector | None, ...]  # one message per exchange, None where a link is silent
+type _Sent = tuple[dict[int, Vector], Vector]  # message by receiver, own share
 
 
-@dataclass(frozen=True, slots=True)
-class Outbox:
+class Outbox(NamedTuple):
     """All that one agent sends in one round, from the step to the frame and the journal."""
 
     sizes: tuple[int, ...]  # how many numbers a message of each exchange has
     payloads: Mapping[int, Payload]  # by receiver; an agent that is not in it is sent nothing
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRound:
+class OpenRound(NamedTuple):
     """A round whose messages are out and whose sums are not yet known."""
 
     asked: tuple[Push | Pull, ...]
@@ -61,15 +59,11 @@ def close_round(
     senders = sorted((*inbox, me))
     sums: list[Vector] = []
     for e, exchange in enumerate(opened.asked):
-        came = [opened.own[e] if j == me else inbox[j][e] for j in senders]
-        if isinstance(exchange, Pull):
-            row = agent.row(exchange.matrix)
-            weights = [1.0 if j == me else row[j] for j in senders]
-            pairs = [(w, u) for w, u in zip(weights, came, strict=True) if u is not None]
-            found = combine(np.array([[w for w, _ in pairs]]), [u for _, u in pairs])[0]
-        else:
-            found = _sum([vector for vector in came if vector is not None])
-        sums.append(found)
+        came = {j: opened.own[e] if j == me else inbox[j][e] for j in senders}
+        row = agent.row(exchange.matrix) if isinstance(exchange, Pull) else {}
+        weighed = [(row.get(j, 1.0), u) for j, u in came.items() if u is not None]
+        parts = {id(u): pair for pair in weighed for u in pair[1:]}
+        sums.append(Combination(len(opened.own[e]), parts).vector)
     return tuple(sums)
 
 
@@ -86,41 +80,36 @@ def is_asleep(opened: OpenRound) -> bool:
     )
 
 
-def _pull(agent: SingleAgent, exchange: Pull) -> tuple[dict[int, Vector], Vector]:
-    """(message by receiver, own share) of a vector that the receivers weigh."""
+def _pull(agent: SingleAgent, exchange: Pull) -> _Sent:
+    """A vector that the receivers weigh."""
     message = late(exchange.vector).vector
     own = agent.own_weight(exchange.matrix) * message
     return dict.fromkeys(agent.receivers(exchange.matrix.links), message), own
 
 
-def _push(agent: SingleAgent, exchange: Push) -> tuple[dict[int, Vector], Vector]:
-    """(message by receiver, own share) of vectors that this agent weighs: columns add up to one,
-    so the own share is the whole less all messages.
-    """
+class _Term(NamedTuple):
+    """One product of a Push: weights, or the shares of a split by vectors, or neither (I @ u)."""
+
+    vector: Combination
+    weights: list[float] | None  # by receiver
+    shares: NDArray[np.float64] | None = None  # (receivers, d)
+
+
+def _push(agent: SingleAgent, exchange: Push) -> _Sent:
+    """Vectors that this agent weighs: columns add up to one, so the own share is the rest."""
     links = exchange.terms.links
-    receivers = agent.receivers(links)
-    products: list[tuple[Any, Combination]] = []
-    shares: list[Any] = []  # (receivers, d) of splits by vectors
+    terms: list[_Term] = []
     for matrix, vector in exchange.terms.parts:
         if type(vector) is Parcel:
             own, out = vector
-            shares.append(out[:, :, 0])
-            products.append((agent.column(agent.I, links), late(own)))
+            terms.append(_Term(late(own), None, out[:, :, 0]))
         else:
-            products.append((agent.column(matrix, links), late(vector)))
-    vectors = {key: v for _, late_ in products for key, (_, v) in late_.parts.items()}
-    coefficients: Any = None
-    for column, combination in products:
-        parts = combination.parts
-        row = np.array([parts[key][0] if key in parts else 0.0 for key in vectors])
-        block = column * row
-        coefficients = block if coefficients is None else coefficients + block
-    found = combine(coefficients, list(vectors.values()))
-    messages, own = found[1:], found[0]
-    for share in shares:  # which the own share of such a split lacks
-        messages += share
-        own = own + share.sum(0)
-    own = np.subtract.reduce([own, *messages]) if shares else np.subtract.reduce(found)
+            weights = None if matrix.links is Links.NONE else agent.column(matrix, links)
+            terms.append(_Term(late(vector), weights))
+    receivers, dim = agent.receivers(links), terms[0].vector.dim
+    messages, own = np.empty((len(receivers), dim)), np.empty(dim)
+    for where in pieces(dim):
+        _divide(terms, messages, own, where)
     if exchange.over is None:
         return dict(zip(receivers, messages, strict=True)), own
     awake = (np.asarray(exchange.over).ravel() > 0).tolist()
@@ -128,11 +117,27 @@ def _push(agent: SingleAgent, exchange: Push) -> tuple[dict[int, Vector], Vector
     return {i: message for i, message, is_awake in every if is_awake}, own
 
 
-def _sum(vectors: list[Vector]) -> Vector:
-    """From the first to the last; none of them is changed."""
-    if len(vectors) == 1:
-        return vectors[0]
-    found = vectors[0] + vectors[1]
-    for vector in vectors[2:]:
-        found += vector
-    return found
+def _divide(terms: list[_Term], messages: Any, own: Vector, where: slice) -> None:
+    """Fill one piece of the messages (receivers, d) and of the own share (d,)."""
+    parts = [term.vector.piece(where) for term in terms]
+    rest = own[where]
+    rest[:] = parts[0]
+    for part in parts[1:]:
+        rest += part
+    for i, row in enumerate(messages):
+        message = row[where]
+        is_first = True
+        for part, (_, weights, shares) in zip(parts, terms, strict=True):
+            if weights is not None:
+                share = part * weights[i]
+            elif shares is not None:
+                share = shares[i, where]
+                rest += share  # the own share of such a split is given without it
+            else:
+                continue
+            if is_first:
+                message[:] = share
+                is_first = False
+            else:
+                message += share
+        rest -= message

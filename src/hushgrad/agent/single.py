@@ -143,23 +143,16 @@ class SingleAgent(AgentView):
 
     # ---- weights
 
-    def column(self, matrix: Matrix, links: Links) -> NDArray[np.float64]:
-        """(1 + receivers, 1): one for the whole vector, then the weight for each agent that the
-        links reach; 0 where the matrix does not reach it.
-        """
+    def column(self, matrix: Matrix, links: Links) -> list[float]:
+        """The weight for every agent that these links reach; 0 where the matrix does not."""
         if isinstance(matrix, Columns):
             assert matrix.links is links
-            return np.concatenate([_ONE, matrix.out[:, :, 0]])
+            return matrix.out.ravel().tolist()
         return self.kept((matrix, links), lambda: self._public_column(matrix, links))
 
-    def _public_column(self, matrix: Matrix, links: Links) -> NDArray[np.float64]:
-        receivers = self._receivers[links]
-        if matrix.links is Links.NONE:
-            weights = [0.0] * len(receivers)
-        else:
-            out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
-            weights = [factor * out.get(i, 0.0) for i in receivers]
-        return np.array([1.0, *weights])[:, None]
+    def _public_column(self, matrix: Matrix, links: Links) -> list[float]:
+        out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
+        return [factor * out.get(i, 0.0) for i in self._receivers[links]]
 
     def own_weight(self, matrix: Matrix) -> float:
         """This agent's weight of its own vector in a public matrix."""
@@ -175,9 +168,6 @@ class SingleAgent(AgentView):
 
     def _public(self, matrix: Matrix) -> LocalWeights:
         return self.local.weights[_letter(matrix)]
-
-
-_ONE = np.ones((1, 1))
 
 
 def _letter(matrix: Matrix) -> str:
