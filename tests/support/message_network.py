@@ -53,7 +53,8 @@ class Node:
         self.turns.begin()
         assert len(self.turns.frames) <= 2  # more nobody can ask for
         self.session.restore(self.turns.frames, self.turns.consumed, self.turns.steps.sizes)
-        self.session.has_finished = self.turns.status is not None
+        if self.turns.status is not None:
+            self.session.finish()
 
     def advance(self):
         """Consume the present round; the frames of the next, if there is one."""

@@ -284,7 +284,8 @@ class Agent:
         if turns.is_settled:
             return
         hub.refuse_all(session.restore(turns.frames, turns.consumed, steps.sizes))
-        session.has_finished = turns.status is not None
+        if turns.status is not None:
+            session.finish()
         hub.start()
         hub.send_round()
         if not self._is_followed:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import StaleCopyError, WireError
-from hushgrad.files.digest import digest, mark
+from hushgrad.files.digest import digest
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
 from hushgrad.network.protocol.hello import decode_hello
@@ -34,7 +34,7 @@ def at(number, round_, **options):
     s = session(number, **options)
     frames = {n: {1 - number: content(number, n)} for n in (round_ - 1, round_) if n >= 0}
     consumed = {
-        n: {1 - number: mark(content(1 - number, n))} for n in (round_ - 2, round_ - 1) if n >= 0
+        n: {1 - number: digest(content(1 - number, n))} for n in (round_ - 2, round_ - 1) if n >= 0
     }
     assert s.restore(frames, consumed, (2,)) == []
     return s
@@ -77,7 +77,7 @@ def test_messages_of_this_round_and_the_next_are_taken_once():
     assert len(peer_of(s).inbox) == 2
 
 
-def test_a_round_that_was_consumed_is_held_by_its_mark_and_the_next_is_there():
+def test_a_round_that_was_consumed_is_known_by_its_digest_and_the_next_is_there():
     s = at(0, 4)
     for n in (4, 5):
         accept(s, content(1, n))
@@ -86,73 +86,11 @@ def test_a_round_that_was_consumed_is_held_by_its_mark_and_the_next_is_there():
     assert not s.is_complete  # the next round is not committed yet
     assert s.commit(5, {1: content(0, 5)}, (2,)) == []
     assert s.is_complete
-    assert set(peer_of(s).held) == {3, 4}
+    assert set(peer_of(s).digests) == {3, 4, 5}
 
 
-@st.composite
-def bytes_on_a_link(draw):
-    """What may come to an agent in round 4, and which round is due: that message, or something
-    like it.
-    """
-    n = draw(st.integers(2, 7))
-    numbers = draw(
-        st.sampled_from([[41.0, 1.0], [41.0], [1.0, 2.0, 3.0], [np.nan, 1.0], [1e308] * 2])
-    )
-    payload = draw(st.sampled_from([(np.array(numbers),), (), (None, np.array(numbers))]))
-    data = bytearray(encode_data(n, b"", payload))
-    if draw(st.booleans()):
-        data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
-    due = draw(st.just(n) | st.integers(2, 7))
-    return bytes(data + draw(st.sampled_from([b"", b"?", bytes(16)]))), due
-
-
-def taken(s, data, due, *, is_short):
-    """What is left of it, by the short way if that takes it."""
-    peer = peer_of(s)
-    try:
-        if not (is_short and s.accept_due(peer, due, data)):
-            for parsed in Parser(wire.limits(2, 0)).feed(data):
-                if parsed.kind is FrameKind.DATA:
-                    s.accept(peer, parsed)
-        refused = None
-    except WireError as error:
-        refused = error.reason
-    held = {n: (d.mark, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
-    return refused, s.missing, held
-
-
-@settings(max_examples=500)
-@given(bytes_on_a_link(), st.booleans())
-def test_the_short_way_takes_what_the_long_one_takes_and_nothing_else(came, has_finished):
-    data, due = came
-    ends = []
-    for is_short in (True, False):
-        s = at(0, 4)
-        s.has_finished = has_finished
-        ends.append(taken(s, data, due, is_short=is_short))
-    assert ends[0] == ends[1]
-
-
-def test_the_short_way_is_taken_by_what_is_due():
+def test_a_message_that_the_journal_holds_is_recognised_by_its_digest():
     s = at(0, 4)
-    assert not s.accept_due(peer_of(s), 4, encode_data(4, b"", (np.array([np.nan, 1.0]),)))
-    assert s.accept_due(peer_of(s), 4, content(1, 4))
-    assert s.is_complete
-    assert s.accept_due(peer_of(s), 5, content(1, 5))
-    assert not s.accept_due(peer_of(s), 5, content(1, 5))  # again
-    s.take()
-    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
-    assert s.is_complete
-    assert list(peer_of(s).inbox[5].payload[0]) == [51.0, 1.0]
-    s.take()
-    s.finish()
-    assert not s.accept_due(peer_of(s), 6, content(1, 6))  # there is no such round
-
-
-def test_a_repeated_message_is_recognised_by_its_digest_too():
-    """A journal may have no more of it."""
-    s = at(0, 4)
-    peer_of(s).held[3] = digest(content(1, 3))
     assert not accept(s, content(1, 3))
     assert refusal(accept, s, content(1, 3, twist=1e-9))[0] == "equivocation"
 
@@ -209,7 +147,8 @@ def test_no_more_than_two_rounds_are_ever_kept():
         s.take()
         s.commit(n + 1, {1: content(0, n + 1)}, (2,))
         assert len(s._sent) == 2
-        assert len(peer_of(s).inbox) + len(peer_of(s).held) <= 3
+        assert len(peer_of(s).inbox) <= 1
+        assert len(peer_of(s).digests) <= 3
 
 
 def test_an_old_copy_of_this_agent_stops_itself():

@@ -26,7 +26,7 @@ from hushgrad.network.keys.identity import load_certificate, load_identity, shar
 from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import replace_file
-from hushgrad.network.protocol.mask_tokens import OWN, PLEDGE, MaskTokens
+from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens
 
 MASKS = "masks.json"  # the pledges with which a run began, in the state directory
 
@@ -88,7 +88,7 @@ def mask_tokens_of(config: AgentConfig) -> MaskTokens:
 
     own = {
         (min(config.number, j), max(config.number, j)): derive(
-            secret_with(j), purpose="pledge", run=run.id, length=PLEDGE
+            secret_with(j), purpose="pledge", run=run.id, length=TOKEN
         )
         for j in partners(config.number)
     }
