@@ -46,13 +46,16 @@ class Watching:
         """Watch until cancelled."""
         while True:
             await asyncio.sleep(self._heartbeat / 2)
-            now = monotonic()
-            for link in list(self._connections):
-                if self._is_dead(link, now):
-                    link.abort("silent")
-                elif link.is_open and now - link.spoke > self._heartbeat / 2:
-                    link.send(_HEARTBEAT)
-            self._check_absence(now)
+            self.look(monotonic())
+
+    def look(self, now: float) -> None:
+        """Send heartbeats, end silent connections and notice lost peers, all as of time `now`."""
+        for link in list(self._connections):
+            if self._is_dead(link, now):
+                link.abort("silent")
+            elif link.is_open and now - link.spoke > self._heartbeat / 2:
+                link.send(_HEARTBEAT)
+        self._check_absence(now)
 
     def _is_dead(self, link: Connection, now: float) -> bool:
         if link.state is ConnectionState.GREETED:
