@@ -45,9 +45,11 @@ def test_an_open_connection_is_dead_after_three_silent_heartbeats(hub):
 
 @as_test
 def test_a_peer_has_the_time_of_a_handshake_for_its_hello(hub):
-    link, _ = hub_alone.connect(hub)
+    link, end = hub_alone.connect(hub)
+    said = end.written
     watch(hub, link.made + HANDSHAKE - 0.01)
     assert not link.is_over
+    assert end.written == said  # and no heartbeat before that
     watch(hub, link.made + HANDSHAKE + 0.01)
     assert link.reason == "silent"
 
