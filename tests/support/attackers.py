@@ -11,7 +11,7 @@ from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser
 from hushgrad.network.protocol.hello import decode_reject
 
-ANY = wire.limits(1 << 20, 1 << 10, n_pledges=1 << 10)
+ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10)
 
 
 class Proxy:

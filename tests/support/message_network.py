@@ -54,7 +54,8 @@ class Node:
         self.session.restore(
             self.rounds.frames, self.rounds.consumed, self.rounds.machine.outbox.sizes
         )
-        self.session.has_finished = self.rounds.status is not None
+        if self.rounds.status is not None:
+            self.session.finish()
 
     def advance(self):
         """Consume the present round; the frames of the next, if there is one."""

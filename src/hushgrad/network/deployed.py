@@ -274,7 +274,8 @@ class Agent:
         if rounds.is_settled:
             return
         hub.refuse_all(session.restore(rounds.frames, rounds.consumed, machine.outbox.sizes))
-        session.has_finished = rounds.status is not None
+        if rounds.status is not None:
+            session.finish()
         hub.start()
         hub.send_round()
         if not self._is_followed:

@@ -14,7 +14,7 @@ import hushgrad as hg
 from hushgrad.errors import WireError
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.distances import Distances
-from hushgrad.network.protocol.mask_tokens import PLEDGE, decode_entries, encode_entries
+from hushgrad.network.protocol.mask_tokens import TOKEN, decode_entries, encode_entries
 from support import agent_network
 
 M = 8
@@ -55,14 +55,14 @@ def test_who_is_too_far_away_is_named():
 @pytest.mark.parametrize(("number", "hops"), [(4, 1), (1, 4), (1, 2**128 - 1), (2**63, 0)])
 def test_distances_that_cannot_be_are_refused(number, hops):
     with pytest.raises(WireError, match=f"no agent {number} can be {hops} hops away"):
-        Distances(0, 4, 2).learn([(number, number, hops.to_bytes(PLEDGE, "little"))])
+        Distances(0, 4, 2).learn([(number, number, hops.to_bytes(TOKEN, "little"))])
 
 
 def test_without_a_tolerance_nothing_is_told_and_nothing_may_be():
     agent = Distances(0, 4, None)
     assert (agent.entries(), agent.most) == ([], 0)
     with pytest.raises(WireError):
-        agent.learn([(1, 1, bytes(PLEDGE))])
+        agent.learn([(1, 1, bytes(TOKEN))])
 
 
 def path(tmp_path, diameter):

@@ -16,123 +16,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgrad.agent.weights import Ends, Row
 from hushgrad.errors import AgentError, WireError
-from hushgrad.files.digest import digest
 from hushgrad.network.keys.identity import client_context, mint, server_context
-from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
-from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
-from hushgrad.network.protocol.hello import (
-    decode_hello,
-    decode_reject,
-    decode_row,
-    encode_reject,
-    encode_row,
-)
-from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
-from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+from hushgrad.network.protocol.frames import FrameKind, Parser
+from hushgrad.network.protocol.hello import decode_hello, decode_reject, decode_row
 from hushgrad.network.state.sections import NOTHING, Section, decode_sections, encode_section
-from hushgrad.network.transport.connection import Connection
-from hushgrad.network.transport.hub import Hub
+from support import hub_alone
+from support.hub_alone import DIM, NUMBER, PEER, ROUND, STOP
 
-DIM, STOP = 3, 8
-LIMITS = wire.limits(DIM, STOP, n_pledges=6)
-NUMBER, PEER = 0, 1
-PUBLIC = {"run": "fuzz", "algorithm": "DIGing()", "dim": "3"}
-ROUND = 5  # where the agent stands
-
-# ---- an agent in the middle of a run, and what an honest neighbour would say to it
-
-
-def session_at(round_):
-    peers = {PEER: Peer(PEER, "peer", "both", False)}
-    session = Session(SelfDescription(PUBLIC, NUMBER, 1, Ends(1, 1)), peers, STOP)
-    frames = {n: {PEER: message(n)} for n in (round_ - 1, round_)}
-    consumed = {n: {PEER: digest(message(n))} for n in (round_ - 2, round_ - 1)}
-    session.restore(frames, consumed, (DIM,))
-    return session
-
-
-def message(round_):
-    return encode_data(round_, bytes(STOP), (np.arange(DIM) + float(round_),))
-
-
-TOLD = [(0, 1, bytes(16)), (1, 2, bytes(16)), (1, 1, bytes(16)), (2, 2, b"\1" + bytes(15))]
+LIMITS = wire.limits(DIM, STOP, n_entries=6)
 
 
 def honest():
-    """HELLO, what follows in the run, and everything else that may be said."""
-    there = Session(
-        SelfDescription(PUBLIC, PEER, 1, Ends(1, 1)),
-        {NUMBER: Peer(NUMBER, "me", "both", False)},
-        STOP,
-    )
-    frames = {n: {NUMBER: message(n)} for n in (ROUND - 1, ROUND)}
-    consumed = {n: {NUMBER: digest(message(n))} for n in (ROUND - 2, ROUND - 1)}
-    there.restore(frames, consumed, (DIM,))
-    row = encode_row(Row(0.5, {0: 0.25, 2: 0.25}, {0: "me", 2: "third"}))
+    """HELLO, the next messages of the run, and a frame of every other kind."""
+    frames = hub_alone.honest_frames()
     return [
-        wire.encode(FrameKind.HELLO, there.hello(there.peers[NUMBER]).encode()),
-        wire.encode(FrameKind.ROW, row),
-        message(ROUND),
-        wire.encode(FrameKind.HEARTBEAT),
-        message(ROUND + 1),
-        wire.encode(FrameKind.FIN, round_=ROUND + 1),
-        wire.encode(FrameKind.PLEDGE, encode_entries(TOLD)),
-        wire.encode(FrameKind.REJECT, encode_reject("order", "because")),
+        frames[FrameKind.HELLO],
+        frames[FrameKind.ROW],
+        frames[FrameKind.DATA],
+        frames[FrameKind.HEARTBEAT],
+        hub_alone.message(ROUND + 1),
+        frames[FrameKind.FIN],
+        frames[FrameKind.GOSSIP],
+        frames[FrameKind.REJECT],
     ]
 
 
-class Wire:
-    """The agent's end of a connection, as far as it is used."""
-
-    def __init__(self):
-        self.written, self.has_ended = 0, False
-
-    def write(self, data):
-        assert not self.has_ended
-        self.written += len(data)
-
-    def get_write_buffer_size(self):
-        return 0
-
-    def close(self):
-        self.has_ended = True
-
-    abort = close
-
-
-class Known:
-    """A transport on which everybody is the peer."""
-
-    def name_of(self, connection):
-        return "peer"
-
-
 def listen_to(chunks):
-    """What an agent makes of a stream; its hub afterwards."""
-    session = session_at(ROUND)
-    hub = Hub(
-        session, Known(), dialled=(), heartbeat=1.0, max_wait=1.0, dim=DIM, n_agents=3,
-        diameter=2, stop_bytes=STOP, stats=Stats(),
-        mask_tokens=MaskTokens({(0, 1): bytes(16)}, 3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
-    )  # fmt: skip
-    link, end = Connection(hub), Wire()
-    link.connection_made(end)
+    """Let an agent hear a stream; returns its hub afterwards."""
+    hub = hub_alone.hub_alone()
+    link, end = hub_alone.connect(hub)
     for chunk in chunks:
-        rest = memoryview(chunk)
-        while rest and not link.is_closed:
-            room = link.get_buffer(-1)
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
-            link.buffer_updated(count)
-            rest = rest[count:]
+        hub_alone.deliver(link, chunk)
+    session = hub.session
     inbox = session.peers[PEER].inbox
     assert all(session.wanted <= n <= session.round + 1 for n in inbox)
     assert all(np.isfinite(data.numbers).all() for data in inbox.values())
     assert hub.failure is None or isinstance(hub.failure, AgentError)
-    assert end.written < 5_000
+    assert len(end.written) < 5_000
     return hub
 
 
@@ -326,7 +248,7 @@ def test_what_an_honest_neighbour_says_is_taken():
         assert sorted(peer.inbox) == [ROUND, ROUND + 1]
         assert peer.has_finished
         assert set(hub.rows) == {PEER}
-        assert hub.reach.hops == {NUMBER: 0, PEER: 1, 2: 2}
+        assert hub.distances.hops == {NUMBER: 0, PEER: 1, 2: 2}
         assert not hub._stats.rejected
 
     asyncio.run(check())

@@ -15,8 +15,8 @@ from hushgrad.network.keys.identity import mint
 from hushgrad.network.keys.masking import mask_tokens_of
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.frames import FrameKind
-from hushgrad.network.protocol.mask_tokens import PLEDGE, MaskTokens, decode_entries, encode_entries
-from hushgrad.network.transport.hub import Hub
+from hushgrad.network.protocol.mask_tokens import TOKEN, MaskTokens, decode_entries, encode_entries
+from hushgrad.network.transport.dispatch import Dispatch
 from support import agent_network, attackers
 
 M, D = 7, 2
@@ -47,7 +47,7 @@ def results(configs):
 def test_everyone_hears_of_every_pair_and_the_run_goes_on(tmp_path, keys, monkeypatch):
     made = []
     monkeypatch.setattr(
-        "hushgrad.network.deployed.pledges_of",
+        "hushgrad.network.deployed.mask_tokens_of",
         lambda config: made.append(masking.mask_tokens_of(config)) or made[-1],
     )
     ended, optimum = results(network(tmp_path, keys))
@@ -82,7 +82,7 @@ def test_an_old_certificate_of_a_partner_ends_the_run_everywhere(tmp_path, keys,
         assert result.iterations <= M
 
 
-def test_a_pledge_is_another_in_every_run_and_is_not_the_key_of_the_mask(tmp_path, keys):
+def test_a_token_is_another_in_every_run_and_is_not_the_key_of_the_mask(tmp_path, keys):
     first = mask_tokens_of(network(tmp_path, keys)[0])
     again = mask_tokens_of(network(tmp_path, keys)[0])
     second = mask_tokens_of(
@@ -100,7 +100,7 @@ def test_a_pledge_is_another_in_every_run_and_is_not_the_key_of_the_mask(tmp_pat
     [(hg.EXTRA(), {}), (hg.PDGNDS(), {}), (ALGORITHM, {"seed": 1})],
     ids=["no masks", "paper", "seeded"],
 )
-def test_where_nothing_is_agreed_nothing_is_pledged(tmp_path, keys, algorithm, run):
+def test_where_nothing_is_agreed_there_are_no_tokens(tmp_path, keys, algorithm, run):
     mask_tokens = mask_tokens_of(network(tmp_path, keys, algorithm, **run)[0])
     assert (mask_tokens.known, mask_tokens.most) == ({}, 0)
 
@@ -138,9 +138,9 @@ def test_once_masks_are_known_not_to_cancel_nothing_is_computed_sent_or_echoed(
     configs[0] = replace(configs[0], partners=tuple(partners))
     heard, calls = Counter(), [0] * 3
 
-    def hear(hub, link, frame, untapped=Hub.hear):
+    def hear(dispatch, link, frame, untapped=Dispatch.hear):
         heard[frame.kind] += 1
-        untapped(hub, link, frame)
+        untapped(dispatch, link, frame)
 
     def slow(j):
         def gradient(x):
@@ -150,17 +150,17 @@ def test_once_masks_are_known_not_to_cancel_nothing_is_computed_sent_or_echoed(
 
         return gradient
 
-    monkeypatch.setattr(Hub, "hear", hear)
+    monkeypatch.setattr(Dispatch, "hear", hear)
     agents = agent_network.agents(configs, [slow(j) for j in range(3)])
     results = asyncio.run(agent_network.ends(agents))
     assert {result.status for result in results} == {Status.REFUSED}
     assert max(calls) == 1  # who was told at once has not even begun
     assert heard[FrameKind.DATA] == 0
     # at the beginning one on each of three links each way, then each of 2·3 news to one other
-    assert 6 <= heard[FrameKind.PLEDGE] <= 30
+    assert 6 <= heard[FrameKind.GOSSIP] <= 30
 
 
-def test_a_false_pledge_is_traced_to_whom_it_came_from(tmp_path, keys):
+def test_a_false_token_is_traced_to_the_neighbour_that_told_it(tmp_path, keys):
     """Agent 4 of a path invents one of agents 0 and 1; everyone's message leads towards it."""
     path = hg.Network(hg.graphs.path(5))
     configs = agent_network.configs(tmp_path, ALGORITHM, path, dim=D, iterations=600, keys=keys)
@@ -169,7 +169,7 @@ def test_a_false_pledge_is_traced_to_whom_it_came_from(tmp_path, keys):
     async def forge():
         async with attackers.Rogue(configs[4], configs[3]) as rogue:
             rogue.hello()
-            rogue.send(FrameKind.PLEDGE, encode_entries([(0, 1, bytes(PLEDGE))]))
+            rogue.send(FrameKind.GOSSIP, encode_entries([(0, 1, bytes(TOKEN))]))
             await rogue.reject()
 
     async def run():
@@ -219,26 +219,26 @@ def test_a_run_goes_on_with_the_masks_that_it_began_with_or_not_at_all(tmp_path,
         assert result.status is Status.DONE
 
 
-# ---- one agent's book
+# ---- the tokens that one agent knows
 
 
-def book(**own):
-    return MaskTokens({(0, 1): b"a" * PLEDGE} | own, 4, lambda j: ((j + 1) % 4, (j - 1) % 4))
+def known_tokens(**own):
+    return MaskTokens({(0, 1): b"a" * TOKEN} | own, 4, lambda j: ((j + 1) % 4, (j - 1) % 4))
 
 
 def said(low, high, letter):
-    return low, high, letter * PLEDGE
+    return low, high, letter * TOKEN
 
 
-def test_news_is_told_on_once():
-    mine = book()
+def test_news_is_passed_on_once():
+    mine = known_tokens()
     assert mine.learn([said(0, 1, b"a"), said(1, 2, b"b")], "x") == [said(1, 2, b"b")]
     assert mine.learn([said(1, 2, b"b")], "x") == []
     mine.check()
 
 
-def test_two_pledges_are_told_on_once_with_who_told_them_but_never_a_third():
-    mine = book()
+def test_two_tokens_are_passed_on_once_with_their_source_but_never_a_third():
+    mine = known_tokens()
     news = mine.learn([said(0, 1, b"b"), said(0, 1, b"c")], "agent-9")
     assert news == [said(0, 1, b"a"), said(0, 1, b"b")]
     assert mine.learn([said(0, 1, b"b"), said(0, 1, b"c")], "agent-8") == []
@@ -251,7 +251,7 @@ def test_two_pledges_are_told_on_once_with_who_told_them_but_never_a_third():
 @pytest.mark.parametrize("pair", [(0, 2), (1, 0), (3, 4), (2**63, 2**64 - 1)])
 def test_pairs_that_do_not_mask_are_refused(pair):
     with pytest.raises(WireError, match="share no mask"):
-        book().learn([said(*pair, b"a")], "x")
+        known_tokens().learn([said(*pair, b"a")], "x")
 
 
 def test_half_an_entry_is_refused():

@@ -14,6 +14,7 @@ from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
 from hushgrad.network.protocol.hello import decode_hello
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+from hushgrad.network.protocol.states import RunState, TransitionError
 
 PUBLIC = {"run": "r", "algorithm": "DGD()", "iterations": "9"}
 NAMES = ("alice", "bob")
@@ -77,7 +78,7 @@ def test_messages_of_this_round_and_the_next_are_taken_once():
     assert len(peer_of(s).inbox) == 2
 
 
-def test_a_round_that_was_consumed_is_held_by_its_digest_and_the_next_is_there():
+def test_a_round_that_was_consumed_is_known_by_its_digest_and_the_next_is_there():
     s = at(0, 4)
     for n in (4, 5):
         accept(s, content(1, n))
@@ -86,73 +87,53 @@ def test_a_round_that_was_consumed_is_held_by_its_digest_and_the_next_is_there()
     assert not s.is_complete  # the next round is not committed yet
     assert s.commit(5, {1: content(0, 5)}, (2,)) == []
     assert s.is_complete
-    assert set(peer_of(s).held) == {3, 4}
+    assert set(peer_of(s).digests) == {3, 4, 5}
+
+
+def test_an_early_message_is_cut_into_exchanges_when_its_round_comes():
+    s = at(0, 4)
+    for n in (4, 5):
+        accept(s, content(1, n))
+    assert peer_of(s).inbox[5].payload == ()  # the agent does not know yet what round 5 holds
+    s.take()
+    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
+    assert list(peer_of(s).inbox[5].payload[0]) == [51.0, 1.0]
 
 
 @st.composite
 def bytes_on_a_link(draw):
-    """What may come to an agent in round 4, and which round is due: that message, or something
-    like it.
-    """
-    n = draw(st.integers(2, 7))
+    """A message for an agent in round 4, or something like one."""
     numbers = draw(
         st.sampled_from([[41.0, 1.0], [41.0], [1.0, 2.0, 3.0], [np.nan, 1.0], [1e308] * 2])
     )
     payload = draw(st.sampled_from([(np.array(numbers),), (), (None, np.array(numbers))]))
-    data = bytearray(encode_data(n, b"", payload))
+    data = bytearray(encode_data(draw(st.integers(2, 7)), b"", payload))
     if draw(st.booleans()):
         data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
-    due = draw(st.just(n) | st.integers(2, 7))
-    return bytes(data + draw(st.sampled_from([b"", b"?", bytes(16)]))), due
-
-
-def taken(s, data, due, *, is_short):
-    """What is left of it, by the short way if that takes it."""
-    peer = peer_of(s)
-    try:
-        if not (is_short and s.accept_due(peer, due, data)):
-            for parsed in Parser(wire.limits(2, 0)).feed(data):
-                if parsed.kind is FrameKind.DATA:
-                    s.accept(peer, parsed)
-        refused = None
-    except WireError as error:
-        refused = error.reason
-    held = {n: (d.digest, list(d.numbers), len(d.payload)) for n, d in peer.inbox.items()}
-    return refused, s.missing, held
+    return bytes(data)
 
 
 @settings(max_examples=500)
-@given(bytes_on_a_link(), st.booleans())
-def test_the_short_way_takes_what_the_long_one_takes_and_nothing_else(came, has_finished):
-    data, due = came
-    ends = []
-    for is_short in (True, False):
-        s = at(0, 4)
-        s.has_finished = has_finished
-        ends.append(taken(s, data, due, is_short=is_short))
-    assert ends[0] == ends[1]
-
-
-def test_the_short_way_is_taken_by_what_is_due():
+@given(bytes_on_a_link())
+def test_only_finite_messages_of_this_round_and_the_next_are_taken(data):
     s = at(0, 4)
-    assert not s.accept_due(peer_of(s), 4, encode_data(4, b"", (np.array([np.nan, 1.0]),)))
-    assert s.accept_due(peer_of(s), 4, content(1, 4))
-    assert s.is_complete
-    assert s.accept_due(peer_of(s), 5, content(1, 5))
-    assert not s.accept_due(peer_of(s), 5, content(1, 5))  # again
-    s.take()
-    assert s.commit(5, {1: content(0, 5)}, (2,)) == []
-    assert s.is_complete
-    assert list(peer_of(s).inbox[5].payload[0]) == [51.0, 1.0]
-    s.take()
-    s.finish()
-    assert not s.accept_due(peer_of(s), 6, content(1, 6))  # there is no such round
+    taken = []
+    try:
+        frames = [f for f in Parser(wire.limits(2, 0)).feed(data) if f.kind is FrameKind.DATA]
+        taken = [f.round for f in frames if s.accept(peer_of(s), f)]
+    except WireError:
+        assert not taken
+    inbox = peer_of(s).inbox
+    assert list(inbox) == taken
+    assert s.is_complete == (taken == [4])
+    for n in taken:
+        assert n in (4, 5)
+        assert np.isfinite(inbox[n].numbers).all()
+        assert peer_of(s).digests[n] == digest(data)
 
 
-def test_a_repeated_message_is_recognised_by_its_digest_too():
-    """A journal may have no more of it."""
+def test_a_message_that_the_journal_holds_is_recognised_by_its_digest():
     s = at(0, 4)
-    peer_of(s).held[3] = digest(content(1, 3))
     assert not accept(s, content(1, 3))
     assert refusal(accept, s, content(1, 3, twist=1e-9))[0] == "equivocation"
 
@@ -209,7 +190,8 @@ def test_no_more_than_two_rounds_are_ever_kept():
         s.take()
         s.commit(n + 1, {1: content(0, n + 1)}, (2,))
         assert len(s._sent) == 2
-        assert len(peer_of(s).inbox) + len(peer_of(s).held) <= 3
+        assert len(peer_of(s).inbox) <= 1
+        assert len(peer_of(s).digests) <= 3
 
 
 def test_an_old_copy_of_this_agent_stops_itself():
@@ -323,6 +305,33 @@ def test_a_finished_agent_serves_its_last_message_until_all_have_finished():
     here.accept_fin(peer_of(here), frame(there.fin(acknowledges=True)))
     assert here.is_settled
     assert peer_of(here).knows_finished
+
+
+def test_a_run_goes_through_its_states():
+    s = session(0)
+    assert s.state is RunState.INTRODUCING
+    with pytest.raises(TransitionError, match="state INTRODUCING the event FINISH"):
+        s.finish()
+    s = at(0, 5)
+    assert (s.state, s.has_finished) == (RunState.RUNNING, False)
+    accept(s, content(1, 5))
+    s.take()
+    s.finish()
+    assert (s.state, s.has_finished, s.is_settled) == (RunState.FINISHED, True, False)
+    with pytest.raises(TransitionError, match="state FINISHED the event COMMIT"):
+        s.commit(6, {1: content(0, 6)}, (2,))
+    s.accept_fin(peer_of(s), frame(wire.encode(FrameKind.FIN, round_=6)))
+    assert (s.state, s.has_finished, s.is_settled) == (RunState.SETTLED, True, True)
+
+
+def test_a_finished_agent_takes_no_further_round():
+    s = at(0, 4)
+    accept(s, content(1, 4))
+    s.take()
+    assert accept(s, content(1, 5))  # the agent may still commit round 5
+    s.finish()
+    assert not accept(s, content(1, 4))
+    assert refusal(accept, s, content(1, 5))[0] == "future round"
 
 
 def test_a_neighbour_cannot_finish_before_it_has_heard_all_or_somewhere_else():

@@ -30,8 +30,8 @@ from hushgrad.network.protocol import hello
 from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.mask_tokens import encode_entries
 from hushgrad.network.protocol.session import Session
-from hushgrad.network.transport import hub
 from hushgrad.network.transport import tls as transport
+from hushgrad.network.transport import watching
 from support import agent_network, attackers, process_network, random_crashes
 
 VICTIM, ACTOR = 1, 2  # who is attacked, and whose part a rogue plays before the honest one comes
@@ -354,7 +354,7 @@ def rogue(life):
 
 
 def test_a_neighbour_that_never_says_hello_is_dropped(life, calm, monkeypatch):
-    monkeypatch.setattr(hub, "HANDSHAKE", 0.5)
+    monkeypatch.setattr(watching, "HANDSHAKE", 0.5)
 
     async def siege():
         async with rogue(life) as silent:
@@ -425,7 +425,7 @@ BREACHES = {
     "a row of another kind": (says(wire.encode(FrameKind.ROW, b"{}")), "frame", "ROW"),
     "a row with a name that is none": (says(row(0, "x\x1b[2J\nerror: forged")), "frame", "ROW"),
     "a row of nobody's": (says(row(9**30, "agent-0")), "frame", "ROW"),
-    "a pledge where nothing is masked": (says(header(FrameKind.PLEDGE, 32)), "frame", "at most 0"),
+    "a token where nothing is masked": (says(header(FrameKind.GOSSIP, 32)), "frame", "at most 0"),
 }  # fmt: skip
 
 
@@ -451,11 +451,11 @@ MASKED = hg.PDGNDS(design="recommended", stepsize=hg.stepsizes.constant(0.1))
 NOBODYS = encode_entries([(1, 3, bytes(16))])
 MASKED_BREACHES = {
     "nan": BREACHES["nan"],
-    "half a pledge": (says(wire.encode(FrameKind.PLEDGE, bytes(40))), "frame", "32 bytes"),
-    "a pledge too much": (says(header(FrameKind.PLEDGE, 7 * 32)), "frame", "at most 192"),
-    "a pledge of nobody's": (says(wire.encode(FrameKind.PLEDGE, NOBODYS)), "frame", "no mask"),
+    "half a token": (says(wire.encode(FrameKind.GOSSIP, bytes(40))), "frame", "32 bytes"),
+    "a token too much": (says(header(FrameKind.GOSSIP, 7 * 32)), "frame", "at most 192"),
+    "a token of nobody's": (says(wire.encode(FrameKind.GOSSIP, NOBODYS)), "frame", "no mask"),
     "a distance in a run without tolerance": (
-        says(wire.encode(FrameKind.PLEDGE, bytes(32))), "frame", "hops away",
+        says(wire.encode(FrameKind.GOSSIP, bytes(32))), "frame", "hops away",
     ),
 }  # fmt: skip
 
@@ -584,7 +584,7 @@ def test_what_a_neighbour_says_cannot_write_into_logs_or_results(life, calm, cap
 def test_every_reason_that_an_agent_gives_is_one_that_a_neighbour_counts():
     """Reasons label metrics, so a neighbour's choice must not add any."""
     given = set()
-    for path in Path(hub.__file__).parent.glob("*.py"):
+    for path in Path(hello.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             is_error = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "WireError"
             if is_error and len(node.args) > 1:
@@ -682,13 +682,13 @@ def test_a_frame_that_the_agent_itself_cannot_take_ends_the_connection_not_the_r
 ):
     struck = []
 
-    def accept(session, peer, n, whole, untouched=Session.accept_due):
-        if n == 30 and not struck:
+    def accept(session, peer, frame, untouched=Session.accept):
+        if frame.round == 30 and not struck:
             struck.append(peer.name)
             raise KeyError("a defect")
-        return untouched(session, peer, n, whole)
+        return untouched(session, peer, frame)
 
-    monkeypatch.setattr(Session, "accept_due", accept)
+    monkeypatch.setattr(Session, "accept", accept)
     assert_goes_on(life, asyncio.run(life.run()), calm)
     assert len(struck) == 1
     assert "a frame could not be taken: KeyError('a defect')" in caplog.text
@@ -698,7 +698,7 @@ def test_an_agent_whose_watch_dies_ends_and_does_not_wait_for_ever(life, monkeyp
     def die(*_):
         raise RuntimeError("no clock")
 
-    monkeypatch.setattr(hub.Hub, "_check_absence", die)
+    monkeypatch.setattr(watching.Watching, "_check_absence", die)
     life.at = {(j, 60): lambda: None for j in range(3)}
     asyncio.run(life.run(until=1))
 

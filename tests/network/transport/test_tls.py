@@ -16,7 +16,7 @@ from hushgrad.network.deployed import SLOW_ROUNDS, Agent
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.frames import HEADER, FrameKind
 from hushgrad.network.rounds import Rounds
-from hushgrad.network.transport import hub
+from hushgrad.network.transport import dialling
 from hushgrad.network.transport.connection import Connection
 from support import agent_network, cases, conformance
 
@@ -248,7 +248,7 @@ def test_with_power_durability_every_round_is_on_disk_before_any_of_it_is_sent(
 
 def test_two_that_dial_each_other_at_once_keep_one_connection(tmp_path, keys, monkeypatch):
     """Without courtesy both ends dial; nobody may be taken for an old copy of itself."""
-    monkeypatch.setattr(hub, "COURTESY", 0.0)
+    monkeypatch.setattr(dialling, "COURTESY", 0.0)
     network = hg.Network(hg.graphs.complete(4))
     configs = agent_network.configs(
         tmp_path, hg.DGD(), network, dim=1, iterations=300, keys=keys, heartbeat=0.5

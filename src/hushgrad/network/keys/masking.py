@@ -22,9 +22,9 @@ from hushgrad.network.keys.identity import load_certificate, load_identity, shar
 from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import replace_file
-from hushgrad.network.protocol.mask_tokens import OWN, PLEDGE, MaskTokens
+from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens
 
-MASKS = "masks.json"  # the pledges with which a run began, in the state directory
+MASKS = "masks.json"  # the mask tokens with which a run began, in the state directory
 
 
 def masked(config: AgentConfig, objective: Objective) -> Objective:
@@ -55,7 +55,7 @@ def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
 
 
 def mask_tokens_of(config: AgentConfig) -> MaskTokens:
-    """This agent's pledges, one for each partner; none where nothing is masked, or by the seed,
+    """This agent's mask tokens, one for each partner; none where nothing is masked, or by the seed,
     which all agents compare when they meet.
     """
     run, masks = config.run, _masks(config.run)
@@ -68,7 +68,7 @@ def mask_tokens_of(config: AgentConfig) -> MaskTokens:
 
     own = {
         (min(config.number, j), max(config.number, j)): derive(
-            secret_with(j), purpose="pledge", run=run.id, length=PLEDGE
+            secret_with(j), purpose="pledge", run=run.id, length=TOKEN
         )
         for j in partners(config.number)
     }
@@ -76,7 +76,7 @@ def mask_tokens_of(config: AgentConfig) -> MaskTokens:
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:
-    """The own pledges with which a run began: these, if it begins now."""
+    """The own mask tokens with which a run began: these, if it begins now."""
     own = _own(mask_tokens)
     if not file.exists():
         if not own:

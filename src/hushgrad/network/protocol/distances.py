@@ -1,12 +1,15 @@
-"""Whether `diameter` is true: how many hops it is to every agent, told on from agent to agent.
+"""Distances: by them every agent sees whether `diameter` bounds the hops between any two agents.
 
-Agents stop together by bits that go as many hops as `diameter` says (stopping.py). If some are
-farther apart, they would stop in different rounds, each with the verdict that all had converged. So
-every agent tells its neighbours whom it reaches in how many hops, who tell on what is news to them.
-Distances go before the messages of a round, so whoever has all messages of round n knows everyone
-within n + 1 hops. Nobody stops before it has consumed round `diameter`; before that, it looks.
+Agents stop together by bits that travel as many hops as `diameter` says (stopping.py). If two
+agents were farther apart, they would stop in different rounds, each with the verdict that all
+agents had converged. So every agent tells its neighbours the hops to every agent that it knows, and
+every neighbour passes on the distances that are new to it. Distances travel before the messages of
+a round. So an agent that has all messages of round n knows every agent within n + 1 hops. No agent
+stops before it has consumed round `diameter`, and before it consumes that round, it looks at the
+distances.
 
-Distances travel with the pledges, as entries of one agent in place of two.
+The hub (transport/hub.py) sends and receives distances in GOSSIP frames. An entry about two agents
+holds a mask token (mask_tokens.py), an entry about one agent holds its distance.
 """
 
 from __future__ import annotations
@@ -14,27 +17,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hushgrad.errors import DiameterError, WireError
-from hushgrad.network.protocol.mask_tokens import PLEDGE, Entry
+from hushgrad.network.protocol.mask_tokens import TOKEN, Entry
 
 _SHOWN = 10  # agents that a message lists
 
 
 class Distances:
-    """The hops from one agent to all of whom it has heard."""
+    """The hops from one agent to every agent that it knows."""
 
     def __init__(self, number: int, n_agents: int, diameter: int | None):
-        """`diameter` None: agents need not stop together, and nothing is told."""
+        """`diameter` None: agents need not stop together, and no agent tells a distance."""
         self._n_agents, self.diameter = n_agents, diameter
         self.hops = {} if diameter is None else {number: 0}
-        self.most = 0 if diameter is None else n_agents  # entries
+        self.most = 0 if diameter is None else n_agents  # entries in one frame
 
     def entries(self, numbers: Iterable[int] | None = None) -> list[Entry]:
-        """The distances of these agents, or of all."""
+        """The distances of these agents, or of all agents that are known."""
         chosen = self.hops if numbers is None else numbers
-        return [(j, j, self.hops[j].to_bytes(PLEDGE, "little")) for j in chosen]
+        return [(j, j, self.hops[j].to_bytes(TOKEN, "little")) for j in chosen]
 
     def learn(self, told: Iterable[Entry]) -> list[Entry]:
-        """Take what a neighbour tells; gives what is news and is to be told on."""
+        """Take the distances that a neighbour tells; returns those to pass on, which are new."""
         news: list[int] = []
         for number, same, content in told:
             if number != same:
@@ -49,7 +52,7 @@ class Distances:
         return self.entries(news)
 
     def objection(self) -> DiameterError | None:
-        """In round `diameter`: what is wrong with it, if anyone is farther away."""
+        """In round `diameter`: an error that names the agents farther away, if there are any."""
         most = self._n_agents if self.diameter is None else self.diameter
         far = [j for j in range(self._n_agents) if self.hops.get(j, self._n_agents) > most]
         if not far:

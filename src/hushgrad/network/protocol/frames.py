@@ -12,7 +12,7 @@ A frame is a header of 32 bytes and a body, little-endian throughout:
     HEARTBEAT  empty: I am here
     FIN        empty: I have finished and need nothing more; flags 1: and so, I know, have you
     REJECT     JSON: why the connection ends
-    PLEDGE     32 bytes each: by which it is seen that masks cancel              (pledges.py)
+    GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
 
 A body is 8-aligned, so that numbers are read where they arrived. Lengths are judged before anything
 is allocated. Nothing is ever unpickled.
@@ -57,7 +57,7 @@ class FrameKind(enum.IntEnum):
     HEARTBEAT = 4
     FIN = 5
     REJECT = 6
-    PLEDGE = 7
+    GOSSIP = 7
 
 
 _MOST_FLAGS = {FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1}
@@ -154,7 +154,7 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
     return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
 
 
-def limits(dim: int, stop_bytes: int, *, n_pledges: int = 0) -> Mapping[FrameKind, int]:
+def limits(dim: int, stop_bytes: int, *, n_entries: int = 0) -> Mapping[FrameKind, int]:
     """The longest body of each kind, in bytes."""
     return {
         FrameKind.HELLO: 16_384,
@@ -163,7 +163,7 @@ def limits(dim: int, stop_bytes: int, *, n_pledges: int = 0) -> Mapping[FrameKin
         FrameKind.HEARTBEAT: 0,
         FrameKind.FIN: 0,
         FrameKind.REJECT: 4096,
-        FrameKind.PLEDGE: ENTRY * n_pledges,
+        FrameKind.GOSSIP: ENTRY * n_entries,
     }
 
 

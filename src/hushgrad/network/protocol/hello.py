@@ -1,4 +1,7 @@
-"""What two agents tell each other when they connect, before anything else."""
+"""The bodies of HELLO, ROW and REJECT frames, and the public configuration that a HELLO compares.
+
+Two agents say HELLO to each other before anything else. The session (session.py) judges a HELLO.
+"""
 
 from __future__ import annotations
 
@@ -18,38 +21,38 @@ from hushgrad.network.keys.identity import is_name
 
 type Json = Any
 
-# Why one refuses the other; what else a REJECT says is counted as "other".
+# The reasons for which one agent refuses another. Any other reason in a REJECT counts as "other".
 OTHER_END = "other end"
 REASONS = frozenset({
     "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
     "dimension", "not finite", OTHER_END,
 })  # fmt: skip
 
-MIRROR = {"both": "both", "in": "out", "out": "in"}  # a link's direction seen from its other end
+MIRROR = {"both": "both", "in": "out", "out": "in"}  # the direction of a link, as the peer sees it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hello:
-    """One agent's HELLO to one peer."""
+    """The HELLO of one agent, the speaker, to one peer."""
 
     public: Mapping[str, str]  # the run, as `public_parts` writes it
     number: int
-    incarnation: int  # how often its state directory was opened
-    life: str  # random, of this process: two that say the same are one
-    round: int  # the last that it has committed, −1 before the first
-    needs: int  # the first round that it lacks of the peer
-    held: int  # the last round that it holds of the peer, −1 for none
-    held_digest: str  # in hex
+    incarnation: int  # how often the speaker's state directory was opened
+    life: str  # drawn by the speaker's process: two HELLOs with the same life come from one process
+    round: int  # the last round that the speaker has committed, −1 before the first
+    needs: int  # the first round of the peer that the speaker lacks
+    held: int  # the last round of the peer that the speaker holds, −1 for none
+    held_digest: str  # of the peer's message in that round, in hex
     degree_in: int
     degree_out: int
-    direction: str  # of this link, seen from the speaker: "both", "in" or "out"
+    direction: str  # of this link, as the speaker sees it: "both", "in" or "out"
     two_hop: bool
-    clock: int = 0  # its unix time; `hushgrad doctor` compares clocks
-    heartbeat: int = 0  # milliseconds between its signs of life
+    clock: int = 0  # the speaker's unix time; `hushgrad doctor` compares clocks
+    heartbeat: int = 0  # milliseconds between two signs of life of the speaker
 
     @property
     def heard(self) -> int:
-        """The last round of the peer that it has had."""
+        """The last round of the peer that the speaker has had."""
         return max(self.held, self.needs - 1)
 
     @property
@@ -61,7 +64,7 @@ class Hello:
 
 
 def decode_hello(body: bytes | memoryview) -> Hello:
-    """A HELLO as it came, its types checked."""
+    """A HELLO from a peer; WireError if an entry has the wrong type."""
     said = _object(body, "HELLO")
     kinds = {int: lambda v: type(v) is int and -1 <= v < 2**63, str: lambda v: type(v) is str}
     rules = {
@@ -83,13 +86,13 @@ def _is_text_table(value: Json) -> bool:
 
 
 def row_document(row: Row) -> dict[str, Json]:
-    """A row for JSON."""
+    """A row of weights as a JSON document."""
     links = [[i, weight, row.names[i]] for i, weight in row.links.items()]
     return {"own": row.own, "links": links}
 
 
 def read_row(document: Mapping[str, Json]) -> Row:
-    """A row that `row_document` wrote."""
+    """The row of weights in a document that `row_document` wrote."""
     links: list[tuple[int, float, str]] = document["links"]
     weights = {i: weight for i, weight, _ in links}
     return Row(document["own"], weights, {i: name for i, _, name in links})
@@ -100,7 +103,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(body: bytes | memoryview, n_agents: int) -> Row:
-    """A ROW as it came, its types checked."""
+    """A ROW from a peer; WireError if an entry has the wrong type."""
     said = _object(body, "ROW")
     links: Json = said.get("links")
     holds = (
@@ -135,7 +138,7 @@ def encode_reject(reason: str, text: str) -> bytes:
 
 
 def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
-    """(reason, text), known and printable whatever was sent."""
+    """The reason and the text of a REJECT: a known reason and a printable text in every case."""
     said = _object(body, "REJECT")
     reason, text = str(said.get("reason")), str(said.get("text", ""))[:1000]
     return (
@@ -154,11 +157,11 @@ def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
     return said
 
 
-# ---- what all agents of a run must agree on
+# ---- the public configuration, on which all agents of a run must agree
 
 
 def public_parts(run: RunConfig) -> dict[str, str]:
-    """The run's public configuration, entry by entry; neither seed nor start belongs to it."""
+    """The run's public configuration, entry by entry; the seed and the start are not public."""
     return {
         "run": run.id,
         "algorithm": describe(run.algorithm),
@@ -174,8 +177,10 @@ def public_parts(run: RunConfig) -> dict[str, str]:
 
 
 def _draws(run: RunConfig) -> str:
-    """Whether by a secret or by a seed, which must be everyone's: masks and coins come of it. Coins
-    are public, so they tell seeds apart.
+    """Whether the agents draw from a secret or from a seed.
+
+    All agents need the same seed, because masks and coins come from it. Coins are public, so they
+    tell seeds apart.
     """
     if run.seed is None:
         return "secret"
@@ -185,7 +190,7 @@ def _draws(run: RunConfig) -> str:
 
 
 def describe(value: Any) -> str:
-    """Public parameters as text, the same at every agent: `PDGDS(split=FreshSplit(), …)`."""
+    """Public parameters as text that is the same at every agent: `PDGDS(split=FreshSplit(), …)`."""
     if is_dataclass(value) and not isinstance(value, type):
         inside = (f"{f.name}={describe(getattr(value, f.name))}" for f in fields(value))
         return f"{type(value).__name__}({', '.join(inside)})"
@@ -195,12 +200,12 @@ def describe(value: Any) -> str:
 
 
 def config_digest(run: RunConfig) -> str:
-    """What two agents compare: the same if and only if they mean the same run."""
+    """A digest of the public configuration: equal if and only if two agents mean the same run."""
     return sha256(json.dumps(public_parts(run), sort_keys=True).encode()).hexdigest()[:32]
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """`iterations: 500 here, 600 there; …`, empty where both agree."""
+    """The differences of two configurations: `iterations: 500 here, 600 there; …`, or nothing."""
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     text = "; ".join(
         f"{name[:40]}: {ours.get(name, 'nothing')} here, {theirs.get(name, 'nothing')[:300]} there"

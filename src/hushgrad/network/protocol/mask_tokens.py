@@ -1,14 +1,19 @@
-"""Whether all masks cancel: every pair's pledge, told on from agent to agent.
+"""Mask tokens: by them every agent sees whether all masks of the run cancel.
 
-Partners need not be linked, so they cannot compare what their certificates gave them. If one holds
-an old certificate of the other, their shares do not cancel, and everyone would end at a wrong θ.
-From the secret of its share each partner derives a pledge, 16 bytes that tell nothing of the
-share, and gives it to its neighbours, who tell on what is news to them. Whoever sees two pledges of
-one pair ends the run and names the pair. Pledges go before the messages of a round, so after as
-many rounds as the network has hops everyone has seen all.
+Partners share a mask, but need not share a link, so they cannot compare the certificates that they
+hold of each other. If one partner holds an old certificate of the other, their shares do not
+cancel, and all agents would end at a wrong θ. Each partner therefore derives a mask token from the
+secret of the share: 16 bytes that tell nothing of the share. Each agent gives its tokens to its
+neighbours, and every neighbour passes on the tokens that are new to it. An agent that sees two
+different tokens of one pair ends the run and names the pair. Tokens travel before the messages of a
+round. So after as many rounds as the network has hops, every agent has seen every token.
 
-Only the two partners could prove a pledge, so anyone on the way can invent one and end the run; but
-it is kept from whom each came, and so the way back to its origin can be asked for.
+Only the two partners could prove a token, so any agent can invent one and end the run. Therefore an
+agent remembers which neighbour told it each token, and operators can ask back along the links to
+the origin.
+
+The hub (transport/hub.py) sends and receives tokens in GOSSIP frames, which also carry the
+distances of distances.py. The deployed agent makes its own tokens (keys/masking.py).
 """
 
 from __future__ import annotations
@@ -18,29 +23,29 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hushgrad.errors import MaskError, WireError
 
-PLEDGE = 16  # bytes
-_ENTRY = struct.Struct(f"<QQ{PLEDGE}s")  # lower number, higher number, pledge
+TOKEN = 16  # bytes
+_ENTRY = struct.Struct(f"<QQ{TOKEN}s")  # lower number, higher number, token
 ENTRY = _ENTRY.size
-OWN = "this agent itself"  # who told a pledge of its own
+OWN = "this agent itself"  # the source of a token that an agent derived by itself
 
 type Pair = tuple[int, int]  # the lower number first
-type Entry = tuple[int, int, bytes]
+type Entry = tuple[int, int, bytes]  # of two agents their token, of one agent its distance
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:
-    """The body of a frame."""
+    """The body of a GOSSIP frame."""
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 
 def decode_entries(body: bytes | memoryview) -> list[Entry]:
-    """What a frame tells: of two agents their pledge, of one its distance (reach.py)."""
+    """The entries of a GOSSIP frame."""
     if len(body) % ENTRY:
-        raise WireError(f"a PLEDGE holds entries of {ENTRY} bytes, but {len(body)} bytes came")
+        raise WireError(f"a GOSSIP holds entries of {ENTRY} bytes, but {len(body)} bytes came")
     return list(_ENTRY.iter_unpack(body))
 
 
 class MaskTokens:
-    """What one agent knows of all pairs: its own from the start, others' as it hears of them."""
+    """The tokens that one agent knows: its own from the start, others as it hears of them."""
 
     def __init__(
         self,
@@ -48,19 +53,19 @@ class MaskTokens:
         n_agents: int,
         partners: Callable[[int], tuple[int, ...]],
     ):
-        # of every pair at most two pledges, and who told each first
+        # at most two tokens of every pair, each with the neighbour that told it first
         self.known = {pair: {token: OWN} for pair, token in own.items()}
         self._n_agents, self._partners = n_agents, partners
-        # two of every pair, if it comes to that; none where nothing is masked
+        # entries in one frame: at worst two tokens of every pair, and none where nothing is masked
         self.most = n_agents * len(partners(0)) if own else 0
 
     def entries(self, pairs: Iterable[Pair] | None = None) -> list[Entry]:
-        """What is known of these pairs, or of all."""
+        """The known tokens of these pairs, or of all pairs."""
         chosen = self.known if pairs is None else pairs
         return [(*pair, token) for pair in chosen for token in self.known[pair]]
 
     def learn(self, told: Iterable[Entry], source: str) -> list[Entry]:
-        """Take what a neighbour tells; gives what is news and is to be told on."""
+        """Take the tokens that a neighbour tells; returns those to pass on, which are new."""
         news: list[Pair] = []
         for low, high, token in told:
             if low == high:
@@ -74,14 +79,14 @@ class MaskTokens:
         return self.entries(news)
 
     def check(self) -> None:
-        """MaskError where two pledges of one pair are here."""
+        """Raise MaskError if two different tokens of one pair are known."""
         for (low, high), held in self.known.items():
             if len(held) > 1:
                 one, other = held.values()
                 raise MaskError(
                     f"the masks of agents {low} and {high} do not cancel, and θ would be wrong: "
-                    f"one pledge of theirs was told by {one}, another by {other}. Either the two "
-                    "hold different certificates of one another: let them compare fingerprints "
+                    f"one token of their mask was told by {one}, another by {other}. Either the "
+                    "two hold different certificates of one another: let them compare fingerprints "
                     "(hushgrad key show), exchange certificates again, and start a new run. Or "
-                    "someone has told a false pledge: ask from whom it came, agent by agent."
+                    "an agent has told a false token: ask from whom it came, agent by agent."
                 )

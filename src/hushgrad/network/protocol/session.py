@@ -1,12 +1,17 @@
 """The protocol of one agent with its neighbours, without I/O.
 
-Rounds count the yields of a run. Every link carries one message per round in both directions, its
-payload may be empty; so a neighbour's message of round n proves that it has committed n and
-consumed n − 1. Hence an agent keeps two rounds of what it sent, and never more than two of what
-a neighbour sent: memory is bounded by the protocol, whoever is slow.
+The hub (transport/hub.py) gives a session every frame that matters to the run, and sends the frames
+that the session returns. The deployed agent commits rounds to the session and takes messages from
+it.
 
-Whoever breaks a rule is refused by name (WireError); if it is this agent that cannot be what it
-claims to be, it stops (StaleCopyError).
+Rounds count the yields of a run. Every link carries one message per round in both directions, and
+the payload of a message may be empty. So a neighbour's message of round n proves that the neighbour
+has committed round n and consumed round n − 1. Hence an agent keeps the last two rounds that it
+sent, and at most two rounds of each neighbour: the protocol bounds the memory, even if a neighbour
+is slow.
+
+A neighbour that breaks a rule is refused by name (WireError). If this agent itself cannot be the
+agent that it claims to be, it stops (StaleCopyError).
 """
 
 from __future__ import annotations
@@ -19,15 +24,9 @@ from dataclasses import dataclass, field
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import StaleCopyError, WireError
 from hushgrad.files.digest import digest
-from hushgrad.network.protocol.frames import (
-    Bytes,
-    Data,
-    Frame,
-    FrameKind,
-    decode_data,
-    encode,
-)
+from hushgrad.network.protocol.frames import Bytes, Data, Frame, FrameKind, decode_data, encode
 from hushgrad.network.protocol.hello import MIRROR, OTHER_END, Hello, differences
+from hushgrad.network.protocol.states import RUN, RunEvent, RunState, after
 
 
 @dataclass(frozen=True)
@@ -48,21 +47,21 @@ class Peer:
 
     number: int
     name: str
-    direction: str  # "both", "in": it sends here, "out": it hears this agent
+    direction: str  # "both", "in": the peer sends to this agent, "out": the peer hears this agent
     two_hop: bool
-    inbox: dict[int, Data] = field(default_factory=dict[int, Data])
-    held: dict[int, bytes] = field(default_factory=dict[int, bytes])  # marks of two old rounds
-    ends: Ends | None = None  # known from its HELLO
+    inbox: dict[int, Data] = field(default_factory=dict[int, Data])  # messages to be consumed
+    # digests of the messages in the inbox, and of the last two that were consumed
+    digests: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    ends: Ends | None = None  # known from the peer's HELLO
     incarnation: int = -1
     life: str = ""
     has_finished: bool = False
-    knows_finished: bool = False  # that this agent has finished
+    knows_finished: bool = False  # the peer knows that this agent has finished
 
     @property
     def last(self) -> tuple[int, bytes]:
-        """The last round that is held of it, with its mark."""
-        known = self.held | {n: data.digest for n, data in self.inbox.items()}
-        return max(known.items(), default=(-1, b""))
+        """The last round that this agent holds of the peer, and the digest of its message."""
+        return max(self.digests.items(), default=(-1, b""))
 
 
 class Session:
@@ -70,67 +69,24 @@ class Session:
 
     def __init__(self, me: SelfDescription, peers: Mapping[int, Peer], stop_bytes: int):
         self.me, self.peers, self._stop_bytes = me, peers, stop_bytes
-        self.round = -1  # the last committed
-        self.wanted = 0  # the next to be consumed
-        self.has_finished = False
+        self.state = RunState.INTRODUCING
+        self.round = -1  # the last round that was committed
+        self.wanted = 0  # the next round to be consumed
         self._sent: dict[int, Mapping[int, Bytes]] = {}  # round → peer → frame
         self._sizes: tuple[int, ...] = ()  # of the exchanges of the present round
-        self.missing = set(peers)  # whose message of round `wanted` is not here
+        self.missing = set(peers)  # the peers whose message of round `wanted` is not here
 
     # ---- rounds
 
     def commit(
         self, round_: int, frames: Mapping[int, Bytes], sizes: tuple[int, ...]
     ) -> list[tuple[Peer, WireError]]:
-        """Round `round_` is in the journal: from now on it may be sent.
+        """Note that round `round_` is in the journal, so that the agent may send it.
 
-        Gives the neighbours whose early message for it turns out not to fit.
+        Returns the neighbours whose early message for this round turns out not to fit.
         """
         self._sent[round_] = frames
-        return self._stand(round_, sizes)
-
-    def _stand(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
-        """In a round whose sizes are known now; gives who has sent others, early."""
-        self.round, self._sizes = round_, sizes
-        if len(self.missing) == len(self.peers) and self.wanted == round_:
-            return []
-        found: list[tuple[Peer, WireError]] = []
-        for peer in self.peers.values():
-            if self.round in peer.inbox:
-                try:
-                    peer.inbox[self.round].fit(self._sizes)
-                except WireError as error:
-                    del peer.inbox[self.round]
-                    self.missing.add(peer.number)
-                    found.append((peer, error))
-        return found
-
-    @property
-    def frames(self) -> Mapping[int, Bytes]:
-        """Of the present round, by peer."""
-        return self._sent[self.round]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all messages of the present round are here."""
-        return not self.missing and self.wanted == self.round
-
-    def take(self) -> dict[int, Data]:
-        """The messages of the present round; it is consumed with this."""
-        n = self.wanted
-        self.wanted = n + 1
-        self._sent.pop(n - 1, None)  # who has sent this round has the one before
-        box: dict[int, Data] = {}
-        missing: set[int] = set()
-        for j, peer in self.peers.items():
-            inbox, held = peer.inbox, peer.held
-            box[j] = data = inbox.pop(n)
-            held[n] = data.digest
-            held.pop(n - 2, None)
-            if not inbox:
-                missing.add(j)
-        self.missing = missing
-        return box
+        return self._enter(round_, sizes)
 
     def restore(
         self,
@@ -138,35 +94,96 @@ class Session:
         consumed: Mapping[int, Mapping[int, bytes]],
         sizes: tuple[int, ...],
     ) -> list[tuple[Peer, WireError]]:
-        """Stand again where the journal ends: frames and marks of messages by round and peer.
+        """Stand again where the journal ends: sent frames and digests of consumed messages, both
+        by round and peer.
 
-        Gives misfits, as `commit` does: at the first start, neighbours may have begun already.
+        Returns misfits, as `commit` does: at the first start, neighbours may have begun already.
         """
         self._sent = dict(frames)
         self.wanted = max(consumed, default=-1) + 1
-        for n, marks in consumed.items():
-            for j, seen in marks.items():
-                self.peers[j].held[n] = seen
+        for n, digests in consumed.items():
+            for j, seen in digests.items():
+                self.peers[j].digests[n] = seen
         self.missing = {j for j, peer in self.peers.items() if self.wanted not in peer.inbox}
-        return self._stand(max(frames), sizes)
+        return self._enter(max(frames), sizes)
 
-    def finish(self) -> bytes:
-        """All rounds are done and the result is safe; gives the FIN for everyone."""
-        self.has_finished = True
-        return self.fin(acknowledges=False)
+    def _enter(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
+        """Enter a round whose sizes are known now; returns who has sent another size early."""
+        self._note(RunEvent.COMMIT)
+        self.round, self._sizes = round_, sizes
+        misfits: list[tuple[Peer, WireError]] = []
+        for peer in self.peers.values():
+            early = peer.inbox.get(round_)
+            if early is not None:
+                try:
+                    early.fit(sizes)
+                except WireError as error:
+                    del peer.inbox[round_], peer.digests[round_]
+                    self.missing.add(peer.number)
+                    misfits.append((peer, error))
+        return misfits
 
-    def fin(self, *, acknowledges: bool) -> bytes:
-        return encode(FrameKind.FIN, round_=self.wanted, flags=int(acknowledges))
+    @property
+    def frames(self) -> Mapping[int, Bytes]:
+        """The frames of the present round, by peer."""
+        return self._sent[self.round]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all messages of the present round are here, and the agent may consume them."""
+        is_running = self.state is RunState.RUNNING
+        return is_running and not self.missing and self.wanted == self.round
+
+    def take(self) -> dict[int, Data]:
+        """The messages of the present round, which are consumed with this call."""
+        n = self.wanted
+        self.wanted = n + 1
+        self._sent.pop(n - 1, None)  # a neighbour that has sent round n has consumed n − 1
+        box: dict[int, Data] = {}
+        for j, peer in self.peers.items():
+            box[j] = peer.inbox.pop(n)
+            peer.digests.pop(n - 2, None)
+        self.missing = {j for j, peer in self.peers.items() if not peer.inbox}
+        return box
+
+    # ---- the run's state
+
+    def _note(self, event: RunEvent) -> None:
+        self.state = after(RUN, self.state, event)
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether this agent has consumed its last round."""
+        return self.state in (RunState.FINISHED, RunState.SETTLED)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody needs this agent any more."""
-        return self.has_finished and all(p.has_finished for p in self.peers.values())
+        """Whether no neighbour needs this agent any more."""
+        return self.state is RunState.SETTLED
 
-    # ---- what comes in
+    def fail(self) -> None:
+        """Note that the agent cannot go on; a result that is safe stays so."""
+        self._note(RunEvent.FAIL)
+
+    def finish(self) -> bytes:
+        """Note that all rounds are done and the result is safe; returns the FIN for all peers."""
+        self._note(RunEvent.FINISH)
+        self._note_settled()
+        return self.fin(acknowledges=False)
+
+    def fin(self, *, acknowledges: bool) -> bytes:
+        """The FIN of this agent; `acknowledges`: this agent knows that the peer has finished."""
+        return encode(FrameKind.FIN, round_=self.wanted, flags=int(acknowledges))
+
+    def _note_settled(self) -> None:
+        have_all = all(peer.has_finished for peer in self.peers.values())
+        if have_all and self.state is RunState.FINISHED:
+            self._note(RunEvent.ALL_FINISHED)
+
+    # ---- frames of neighbours
 
     def accept(self, peer: Peer, frame: Frame) -> bool:
-        """Take a DATA frame; whether it was new."""
+        """Take a DATA frame; returns whether it was new."""
         n = frame.round
         if n > self.round + 1 or (self.has_finished and n >= self.wanted):
             raise WireError(
@@ -175,8 +192,8 @@ class Session:
                 "future round",
             )
         data = decode_data(frame, self._stop_bytes)
-        known = peer.inbox[n].digest if n in peer.inbox else peer.held.get(n)
-        if known not in (None, data.digest):
+        seen = data.digest
+        if peer.digests.get(n, seen) != seen:
             raise WireError(
                 f"{peer.name} sent two different messages for round {n}", "equivocation"
             )
@@ -184,14 +201,14 @@ class Session:
             return False
         if n == self.round:
             data.fit(self._sizes)
-        peer.inbox[n] = data
+        peer.inbox[n], peer.digests[n] = data, seen
         if n == self.wanted:
             self.missing.discard(peer.number)
         return True
 
     def accept_fin(self, peer: Peer, frame: Frame) -> None:
-        """A neighbour has finished and needs nothing more."""
-        # who has finished has consumed every round of this agent
+        """Take a FIN: the neighbour has finished and needs nothing more."""
+        # a neighbour that has finished has consumed every round of this agent
         if self.round < 0 or frame.round != self.round + 1:
             raise WireError(
                 f"{peer.name} says that the run ended before round {frame.round}, but this agent "
@@ -202,6 +219,7 @@ class Session:
             )
         peer.has_finished = True
         peer.knows_finished |= bool(frame.flags)
+        self._note_settled()
 
     # ---- HELLO
 
@@ -229,13 +247,13 @@ class Session:
         )
 
     def is_outdated(self, peer: Peer, hello: Hello) -> bool:
-        """Whether a HELLO was overtaken by what the same process said on another connection."""
+        """Whether a HELLO is late: the same process has said more on another connection since."""
         held, oldest = peer.last[0], min(self._sent, default=0)
         is_behind = hello.round < held or hello.needs < max(held, oldest)
         return is_behind and hello.life == peer.life
 
     def greet(self, peer: Peer, hello: Hello) -> list[Bytes]:
-        """Judge a neighbour's HELLO; gives the frames that it still needs."""
+        """Judge a neighbour's HELLO; returns the frames that the neighbour still needs."""
         self._check_run(peer, hello)
         self._check_own_copy(peer, hello)
         self._check_their_copy(peer, hello)
@@ -303,7 +321,7 @@ class Session:
                 "state is an old copy",
                 "old copy",
             )
-        if hello.needs < held:  # who has sent a round has consumed the one before
+        if hello.needs < held:  # a neighbour that has sent a round has consumed the one before
             raise WireError(
                 f"{peer.name} needs round {hello.needs}, but had consumed up to round {held - 1}: "
                 "its state is an old copy",

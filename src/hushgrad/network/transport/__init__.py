@@ -1,1 +1,1 @@
-"""Connections to the neighbours: TLS or in memory, dialled, watched, replaced."""
+"""Connections to the neighbours: over TLS or in memory, dialled, watched, and replaced."""

@@ -1,4 +1,4 @@
-"""Agents of one process, joined without sockets: a transport for tests."""
+"""A transport for tests: it joins agents of one process without sockets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hushgrad.network.transport.tls import NewProtocol, Refused
 
 
 class InMemoryTransport:
-    """One agent's end of it."""
+    """The transport of one agent; all agents share the table `everyone`."""
 
     def __init__(self, name: str, everyone: dict[str, InMemoryTransport]):
         self.name, self._everyone = name, everyone
         everyone[name] = self
-        self.new: NewProtocol | None = None  # while it serves
+        self.new: NewProtocol | None = None  # makes a protocol, while this agent serves
 
     async def dial(self, name: str, new: NewProtocol) -> None:
         other = self._everyone.get(name)
@@ -27,7 +27,7 @@ class InMemoryTransport:
         here.begin(new())
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        del refused  # nobody else can come
+        del refused  # no stranger can come
         self.new = new
         try:
             await asyncio.Event().wait()

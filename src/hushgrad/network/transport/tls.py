@@ -1,7 +1,8 @@
-"""How bytes travel between agents: TLS over TCP (for tests: memory.py).
+"""The transport of the deployed agent: TLS over TCP (tests may use in_memory.py instead).
 
-A transport is little: `dial` a neighbour, `serve` those who dial here, say who is at the other end.
-Connections are asyncio's: a BufferedProtocol on this side, `write`, `close` and `abort` on theirs.
+A transport has a small interface, `Transport`: dial a neighbour, serve the neighbours that dial
+this agent, and name the peer of a connection. Both sides of a connection have asyncio's interface:
+the hub gives a BufferedProtocol, and the transport offers `write`, `close` and `abort`.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from hushgrad.network.keys.identity import (
 )
 
 HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
-_MOST_STRANGERS = 64  # handshakes at a time: each costs a socket and some 50 kB
+_MOST_STRANGERS = 64  # simultaneous handshakes: each costs a socket and some 50 kB
 _RECORD = 16_384  # the most bytes in a TLS record
-_UNKNOWN = 18  # OpenSSL's code of a self-signed certificate that is not among those trusted
+_UNKNOWN = 18  # OpenSSL's code of a self-signed certificate that the agent does not trust
 
 type NewProtocol = Callable[[], asyncio.BufferedProtocol]
-type Refused = Callable[[str, str], None]  # (reason to count by, what happened)
+type Refused = Callable[[str, str], None]  # (reason to count by, text for the log)
 
 
 class Transport(Protocol):
-    """Carries frames; a protocol that it makes gets `connection_made` with its peer verified."""
+    """Carries frames. It calls `connection_made` after it has verified the peer."""
 
     async def dial(self, name: str, new: NewProtocol) -> None:
-        """Connect to a neighbour; OSError, also as ssl.SSLError or TimeoutError, if not."""
+        """Connect to a neighbour; OSError (or ssl.SSLError, or TimeoutError) if that fails."""
         ...
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        """Accept connections until cancelled; tells of those that it turned away."""
+        """Accept connections until cancelled; calls `refused` for those that it turns away."""
         ...
 
     def name_of(self, connection: Any) -> str:
-        """Who is at the other end of a connection; IdentityError if nobody known."""
+        """The name of the peer of a connection; IdentityError if the peer is no neighbour."""
         ...
 
     def close(self) -> None:
-        """Accept nobody any more; also if `serve` was never called."""
+        """Accept no connection any more; `serve` need not have been called."""
         ...
 
 
 class TLS:
-    """Both ends show a certificate; each accepts exactly its neighbours'."""
+    """Both ends show a certificate, and each end accepts only certificates of its neighbours."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class TLS:
         listen: Address | socket.socket | None,
     ):
         self._identity, self._neighbours, self._addresses = identity, neighbours, addresses
-        # a socket was bound by who started this process
+        # the program that started this process may have bound a socket for it
         self._socket = _listening(listen) if isinstance(listen, tuple) else listen
         if self._socket is not None:
             self._socket.setblocking(False)
@@ -74,29 +75,29 @@ class TLS:
         context = client_context(self._identity, self._neighbours[name])
         async with asyncio.timeout(HANDSHAKE):
             plain = await _connect(host, port)
-            with contextlib.closing(plain):  # wrapped, it is the TLS socket's
+            with contextlib.closing(plain):  # the TLS socket takes over the descriptor
                 secure = await _shake_hands(plain, context, server_hostname=name)
-        _Connection(secure, new())
+        _SecureTransport(secure, new())
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        ear = self._socket
-        if ear is None:
+        listener = self._socket
+        if listener is None:
             return
-        loop, number = asyncio.get_running_loop(), ear.fileno()
+        loop, number = asyncio.get_running_loop(), listener.fileno()
         context = server_context(self._identity, self._neighbours.values())
-        judging: dict[asyncio.Task[None], str] = {}  # whence each came, the oldest first
-        deaf: asyncio.TimerHandle | None = None
+        judging: dict[asyncio.Task[None], str] = {}  # handshakes, by origin, the oldest first
+        pause: asyncio.TimerHandle | None = None
 
         def accept() -> None:
-            nonlocal deaf
+            nonlocal pause
             try:
-                plain, origin = ear.accept()
+                plain, origin = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return  # who knocked is gone
+                return  # the caller is gone
             except OSError as error:  # out of file descriptors, most likely
                 refused("accept", f"no connection can be accepted: {error}")
                 loop.remove_reader(number)
-                deaf = loop.call_later(1.0, lambda: loop.add_reader(number, accept))
+                pause = loop.call_later(1.0, lambda: loop.add_reader(number, accept))
                 return
             if len(judging) >= _MOST_STRANGERS:
                 oldest = _oldest_of_the_most(judging)
@@ -105,16 +106,16 @@ class TLS:
             task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
             judging[task] = origin[0]
             task.add_done_callback(lambda task: judging.pop(task, None))
-            # wrapped, it is the TLS socket's; otherwise, whatever became of the task, its end
+            # after a handshake the TLS socket has the descriptor; otherwise this closes it
             task.add_done_callback(lambda _: plain.close())
 
-        # not loop.sock_accept: cancelled at the wrong moment, it loses a connection unclosed
+        # loop.sock_accept, cancelled at the wrong moment, would lose a connection unclosed
         loop.add_reader(number, accept)
         try:
             await asyncio.Event().wait()
         finally:
-            if deaf is not None:
-                deaf.cancel()
+            if pause is not None:
+                pause.cancel()
             loop.remove_reader(number)
             for task in judging:
                 task.cancel()
@@ -128,7 +129,10 @@ class TLS:
         new: NewProtocol,
         refused: Refused,
     ) -> None:
-        """A TLS 1.3 client has finished before the server has judged it: judge here, and tell."""
+        """Finish the handshake of a caller, and refuse the caller if it fails.
+
+        A TLS 1.3 client has finished before the server has seen the client's certificate.
+        """
         try:
             async with asyncio.timeout(HANDSHAKE):
                 secure = await _shake_hands(plain, context, server_side=True)
@@ -137,7 +141,7 @@ class TLS:
         except OSError as error:
             refused(refusal(error), f"{origin} failed its handshake: {_text(error)}")
         else:
-            _Connection(secure, new())
+            _SecureTransport(secure, new())
 
     def name_of(self, connection: Any) -> str:
         return peer_name(connection.socket, self._neighbours.values())
@@ -148,8 +152,10 @@ class TLS:
 
 
 def _oldest_of_the_most[T](judging: Mapping[T, str]) -> T:
-    """Who goes when it is crowded: a neighbour's handshake is short, so whoever waits for long says
-    nothing; and most of a crowd come from one place.
+    """The handshake that ends when there are too many.
+
+    A neighbour's handshake is short, so a caller that waits for long is silent. And most of a crowd
+    comes from one place.
     """
     counts = Counter(judging.values())
     most = max(counts.values())
@@ -157,7 +163,7 @@ def _oldest_of_the_most[T](judging: Mapping[T, str]) -> T:
 
 
 async def _connect(host: str, port: int) -> socket.socket:
-    """A connection to the first address of a host that takes it."""
+    """A connection to the first address of a host that accepts one."""
     loop = asyncio.get_running_loop()
     failure = OSError(f"{host} has no address")
     for family, kind, proto, _, address in await loop.getaddrinfo(
@@ -209,11 +215,11 @@ async def _ready(sock: socket.socket, side: Literal["reader", "writer"]) -> None
         remove(number)
 
 
-class _Connection(asyncio.Transport):
+class _SecureTransport(asyncio.Transport):
     """A TLS socket in the event loop.
 
-    asyncio's own TLS passes every byte through two more buffers and some ten more calls; on the
-    socket itself a round costs little more than half of that.
+    asyncio's own TLS passes every byte through two more buffers and some ten more calls. Without
+    them, a round costs little more than half.
     """
 
     def __init__(self, secure: ssl.SSLSocket, protocol: asyncio.BufferedProtocol):
@@ -225,19 +231,17 @@ class _Connection(asyncio.Transport):
         protocol.connection_made(self)
         if not self._is_closing:
             self._loop.add_reader(self._number, self._read)
-            self._read()  # what came with the handshake wakes nobody
+            self._read()  # the loop does not wake for bytes that came with the handshake
 
     def is_closing(self) -> bool:
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait because the other end does not read."""
+        """The bytes that wait because the peer does not read."""
         return sum(map(len, self._backlog)) if self._backlog else 0
 
     def _read(self) -> None:
-        """Fill the protocol's buffer record by record, while records are full: then more may be
-        here.
-        """
+        """Fill the protocol's buffer record by record. After a full record, more bytes may wait."""
         room = memoryview(self._protocol.get_buffer(-1))
         size, filled = len(room), 0
         failure, is_over = None, False
@@ -255,7 +259,7 @@ class _Connection(asyncio.Transport):
             self._protocol.buffer_updated(filled)
         if is_over:
             self._end(failure)
-        elif filled == size:  # what is left of a record wakes nobody; but others wait too
+        elif filled == size:  # the loop does not wake for the rest of a record
             self._loop.call_soon(self._read_again)
 
     def _read_again(self) -> None:
@@ -272,7 +276,7 @@ class _Connection(asyncio.Transport):
                 self._loop.add_writer(self._number, self._flush)
 
     def _send(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """Send what can be sent now; gives the rest."""
+        """Send as many bytes as the socket takes now; returns the rest."""
         try:
             sent = self.socket.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
@@ -295,7 +299,7 @@ class _Connection(asyncio.Transport):
             self._end(None)
 
     def close(self) -> None:
-        """End when all is written."""
+        """End the connection when all bytes are written."""
         if not self._is_closing:
             self._is_closing = True
             self._loop.remove_reader(self._number)
@@ -314,7 +318,7 @@ class _Connection(asyncio.Transport):
         self._backlog.clear()
         if error is None:
             with contextlib.suppress(OSError, ValueError):
-                self.socket.unwrap()  # says goodbye; an answer is not awaited
+                self.socket.unwrap()  # tells the peer, and does not wait for its answer
         self.socket.close()
         self._loop.call_soon(self._protocol.connection_lost, error)
 
@@ -323,17 +327,17 @@ def _listening(address: Address) -> socket.socket:
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        ear = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise AgentError(
             f"this agent cannot listen at {host}:{port}: {error.strerror or error}. Is another "
             "agent running there? Change `listen`, or end it."
         ) from error
-    return ear
+    return listener
 
 
 def refusal(error: Exception) -> str:
-    """Why a handshake failed, in a word or two to count by."""
+    """The reason of a failed handshake, in a word or two to count by."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "certificate"
     text = _text(error)

@@ -1,0 +1,135 @@
+"""An agent ends connections that are dead, keeps those that are not, and notices lost peers."""
+
+import asyncio
+
+import pytest
+
+from hushgrad.errors import PeerLostError
+from hushgrad.network.protocol.frames import FrameKind, Parser
+from hushgrad.network.transport.tls import HANDSHAKE
+from hushgrad.network.transport.watching import SILENCE
+from support import hub_alone
+
+FRAMES = hub_alone.honest_frames()
+HEARTBEAT = MAX_WAIT = 1.0  # seconds, of the hub that is alone
+
+
+def open_connection(hub):
+    link, end = hub_alone.connect(hub)
+    hub_alone.deliver(link, FRAMES[FrameKind.HELLO])
+    assert link.is_open
+    return link, end
+
+
+def watch(hub, now):
+    hub._watching.look(now)
+
+
+def as_test(check):
+    """A test that runs `check` with a hub that is alone, in an event loop."""
+
+    async def run():
+        check(hub_alone.hub_alone())
+
+    return lambda: asyncio.run(run())
+
+
+@as_test
+def test_an_open_connection_is_dead_after_three_silent_heartbeats(hub):
+    link, _ = open_connection(hub)
+    watch(hub, link.heard + SILENCE * HEARTBEAT - 0.01)
+    assert link.is_open
+    watch(hub, link.heard + SILENCE * HEARTBEAT + 0.01)
+    assert link.reason == "silent"
+
+
+@as_test
+def test_a_peer_has_the_time_of_a_handshake_for_its_hello(hub):
+    link, end = hub_alone.connect(hub)
+    said = end.written
+    watch(hub, link.made + HANDSHAKE - 0.01)
+    assert not link.is_over
+    assert end.written == said  # and no heartbeat before that
+    watch(hub, link.made + HANDSHAKE + 0.01)
+    assert link.reason == "silent"
+
+
+@as_test
+def test_a_connection_that_is_over_gets_three_heartbeats_for_its_last_bytes(hub):
+    link, end = open_connection(hub)
+    ends = []
+    end.abort = lambda: ends.append("aborted")
+    link.close("left")
+    watch(hub, link.heard + SILENCE * HEARTBEAT - 0.01)
+    assert not ends
+    watch(hub, link.heard + SILENCE * HEARTBEAT + 0.01)
+    assert (ends, link.reason) == (["aborted"], "left")
+
+
+@as_test
+def test_an_agent_that_has_nothing_to_say_says_that_it_is_here(hub):
+    link, end = open_connection(hub)
+    before = len(end.written)
+    watch(hub, link.spoke + HEARTBEAT / 2 - 0.01)
+    assert len(end.written) == before
+    watch(hub, link.spoke + HEARTBEAT / 2 + 0.01)
+    (frame,) = Parser(hub.longest).feed(end.written[before:])
+    assert frame.kind is FrameKind.HEARTBEAT
+
+
+def lost(hub, now):
+    """Whether the peer counts as lost at a time."""
+    watch(hub, now)
+    return hub.failure is not None
+
+
+@as_test
+def test_a_peer_is_lost_when_it_is_waited_for_and_absent_for_too_long(hub):
+    link, _ = open_connection(hub)
+    link.close("test")
+    link.connection_lost(None)
+    left = hub._watching._absent_since[hub_alone.PEER]
+    hub._watching.objections[hub_alone.PEER] = "it has no route"
+    assert not lost(hub, left + MAX_WAIT - 0.01)
+    assert lost(hub, left + MAX_WAIT + 0.01)
+    with pytest.raises(PeerLostError, match=r"^peer at round 5 \(it has no route\)$"):
+        hub.check()
+
+
+@as_test
+def test_a_peer_that_is_connected_or_not_waited_for_is_never_lost(hub):
+    link, _ = open_connection(hub)
+    link.heard = link.spoke = link.heard + 1000
+    assert not lost(hub, link.heard)
+    hub_alone.deliver(link, FRAMES[FrameKind.DATA])  # the agent has all that it needs
+    link.close("test")
+    link.connection_lost(None)
+    assert hub._watching.missing() == set()
+    assert not lost(hub, link.heard + 1000)
+
+
+@as_test
+def test_a_peer_that_comes_and_goes_without_a_message_was_absent_all_the_time(hub):
+    watching = hub._watching
+    watching._absent_since[hub_alone.PEER] -= 0.7 * MAX_WAIT
+    began = watching._absent_since[hub_alone.PEER]
+    link, _ = open_connection(hub)
+    link.connection_lost(None)
+    assert watching._absent_since[hub_alone.PEER] == pytest.approx(began, abs=0.2)
+    link, _ = open_connection(hub)
+    hub_alone.deliver(link, FRAMES[FrameKind.DATA])
+    link.connection_lost(None)
+    assert watching._absent_since[hub_alone.PEER] > began + 0.5 * MAX_WAIT
+
+
+@as_test
+def test_the_peers_that_are_waited_for_are_named(hub):
+    assert hub._stats.waiting_for == ("peer",)
+    link, _ = open_connection(hub)
+    hub_alone.deliver(link, FRAMES[FrameKind.DATA])
+    assert hub._stats.waiting_for == ()
+    hub.session.take()
+    hub.session.finish()
+    assert hub._stats.waiting_for == ("peer",)  # it may need this agent's last message
+    hub_alone.deliver(link, FRAMES[FrameKind.FIN])
+    assert hub._stats.waiting_for == ()

@@ -1,0 +1,108 @@
+"""A real hub in the middle of a run, one peer that a test plays, and no network between them."""
+
+import numpy as np
+
+from hushgrad.agent.weights import Ends, Row
+from hushgrad.files.digest import digest
+from hushgrad.network.ops.counters import Stats
+from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.frames import FrameKind, encode_data
+from hushgrad.network.protocol.hello import encode_reject, encode_row
+from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
+from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+from hushgrad.network.transport.connection import Connection
+from hushgrad.network.transport.hub import Hub
+
+DIM, STOP = 3, 8
+NUMBER, PEER = 0, 1
+PUBLIC = {"run": "alone", "algorithm": "DIGing()", "dim": "3"}
+ROUND = 5  # where the agent and its peer stand
+GOSSIP = [(0, 1, bytes(16)), (1, 2, bytes(16)), (1, 1, bytes(16)), (2, 2, b"\1" + bytes(15))]
+
+
+def message(round_):
+    return encode_data(round_, bytes(STOP), (np.arange(DIM) + float(round_),))
+
+
+def session_of(number, name_of_other):
+    """The session of one of the two, which has committed ROUND and consumed the round before."""
+    other = 1 - number
+    peers = {other: Peer(other, name_of_other, "both", False)}
+    session = Session(SelfDescription(PUBLIC, number, 1, Ends(1, 1)), peers, STOP)
+    frames = {n: {other: message(n)} for n in (ROUND - 1, ROUND)}
+    consumed = {n: {other: digest(message(n))} for n in (ROUND - 2, ROUND - 1)}
+    session.restore(frames, consumed, (DIM,))
+    return session
+
+
+def hello_of_peer():
+    """The HELLO frame of an honest peer."""
+    there = session_of(PEER, "me")
+    return wire.encode(FrameKind.HELLO, there.hello(there.peers[NUMBER]).encode())
+
+
+def honest_frames():
+    """A frame of each kind that an honest peer may send now, by kind."""
+    row = encode_row(Row(0.5, {0: 0.25, 2: 0.25}, {0: "me", 2: "third"}))
+    return {
+        FrameKind.HELLO: hello_of_peer(),
+        FrameKind.ROW: wire.encode(FrameKind.ROW, row),
+        FrameKind.DATA: message(ROUND),
+        FrameKind.HEARTBEAT: wire.encode(FrameKind.HEARTBEAT),
+        FrameKind.FIN: wire.encode(FrameKind.FIN, round_=ROUND + 1),
+        FrameKind.REJECT: wire.encode(FrameKind.REJECT, encode_reject("order", "because")),
+        FrameKind.GOSSIP: wire.encode(FrameKind.GOSSIP, encode_entries(GOSSIP)),
+    }
+
+
+class Wire:
+    """The agent's end of a connection, as far as a connection uses it."""
+
+    def __init__(self):
+        self.written, self.has_ended = b"", False
+
+    def write(self, data):
+        assert not self.has_ended
+        self.written += data
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def close(self):
+        self.has_ended = True
+
+    abort = close
+
+
+class EveryoneIsPeer:
+    """A transport on which every connection is the peer's."""
+
+    def name_of(self, connection):
+        return "peer"
+
+
+def hub_alone():
+    """The agent's hub; needs a running event loop."""
+    return Hub(
+        session_of(NUMBER, "peer"), EveryoneIsPeer(), dialled=(), heartbeat=1.0, max_wait=1.0,
+        dim=DIM, n_agents=3, diameter=2, stop_bytes=STOP, stats=Stats(),
+        mask_tokens=MaskTokens({(0, 1): bytes(16)}, 3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
+    )  # fmt: skip
+
+
+def connect(hub):
+    """A new connection of the peer to the hub, and its wire."""
+    link, end = Connection(hub), Wire()
+    link.connection_made(end)
+    return link, end
+
+
+def deliver(link, data):
+    """Let bytes arrive on a connection, until it is over."""
+    rest = memoryview(data)
+    while rest and not link.is_over:
+        room = link.get_buffer(-1)
+        count = min(len(room), len(rest))
+        room[:count] = rest[:count]
+        link.buffer_updated(count)
+        rest = rest[count:]
