@@ -241,7 +241,7 @@ def test_of_one_network_there_is_one_at_a_time(tmp_path, monkeypatch):
 
 
 def test_a_function_is_found_by_its_place_and_a_lambda_has_none():
-    assert reference_to(cases.undirected) == "cases:undirected"
+    assert reference_to(cases.undirected) == "support.cases:undirected"
     assert reference_to(json.dumps) == "json:dumps"
     for homeless in (lambda: 0, cases.Quadratics().loss, Killer(1)):
         assert reference_to(homeless) is None

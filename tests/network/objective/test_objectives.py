@@ -3,7 +3,6 @@
 import csv
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -333,21 +332,13 @@ def function(tmp_path, name, **options):
     return load_objective(spec, 2)
 
 
-@pytest.fixture(params=["array", "few numbers"])
-def asked(request):
-    """Either way to ask an objective for its gradient."""
-    if request.param == "array":
-        return lambda objective, theta: objective.gradient(theta)
-    return lambda objective, theta: np.array(objective.few(tuple(theta.tolist())))
-
-
-def test_functions_are_gradients_and_jax_losses_are_differentiated(tmp_path, asked):
+def test_functions_are_gradients_and_jax_losses_are_differentiated(tmp_path):
     theta = np.array([1.0, -2.0])
-    by_hand = partial(asked, function(tmp_path, "gradient"))
+    by_hand = function(tmp_path, "gradient").gradient
     first = by_hand(theta)
     by_hand(0 * theta)
     np.testing.assert_array_equal(first, 3 * theta)  # the function's own buffer was copied
-    derived = asked(function(tmp_path, "loss", jax=True), theta)
+    derived = function(tmp_path, "loss", jax=True).gradient(theta)
     assert derived.dtype == np.float64
     np.testing.assert_allclose(derived, 3 * theta, rtol=1e-15)
 
@@ -360,38 +351,38 @@ def test_functions_are_gradients_and_jax_losses_are_differentiated(tmp_path, ask
         ("greedy", "raised ValueError: .*read-only"),
     ],
 )
-def test_what_a_function_does_wrong_is_said(tmp_path, name, message, asked):
+def test_what_a_function_does_wrong_is_said(tmp_path, name, message):
     theta = np.array([1.0, 2.0])
     with pytest.raises(ProblemError, match=message):
-        asked(function(tmp_path, name), theta)
+        function(tmp_path, name).gradient(theta)
     np.testing.assert_array_equal(theta, [1.0, 2.0])
 
 
 @pytest.mark.parametrize("jax", [False, True])
-def test_whatever_a_function_raises_names_the_function(tmp_path, jax, asked):
+def test_whatever_a_function_raises_names_the_function(tmp_path, jax):
     with pytest.raises(ProblemError, match=r"mine\.py:clumsy raised LookupError: no such thing"):
-        asked(function(tmp_path, "clumsy", jax=jax), np.array([1.0, 2.0]))
+        function(tmp_path, "clumsy", jax=jax).gradient(np.array([1.0, 2.0]))
 
 
-def test_gradients_that_are_not_finite_are_refused(tmp_path, asked):
+def test_gradients_that_are_not_finite_are_refused(tmp_path):
     with np.errstate(divide="ignore"), pytest.raises(ProblemError, match="gives inf in entry 0"):
-        asked(function(tmp_path, "nothing"), np.array([1.0, 2.0]))
+        function(tmp_path, "nothing").gradient(np.array([1.0, 2.0]))
 
 
-def test_what_a_gradient_gives_may_be_changed(asked):
+def test_what_a_gradient_gives_may_be_changed():
     def frozen(theta):
         g = 2 * theta
         g.flags.writeable = False
         return g
 
-    g = asked(load_objective(frozen, 2), np.ones(2))
+    g = load_objective(frozen, 2).gradient(np.ones(2))
     g += 1
     np.testing.assert_array_equal(g, [3.0, 3.0])
 
 
-def test_finite_gradients_whose_sum_is_not_are_taken(asked):
+def test_finite_gradients_whose_sum_is_not_are_taken():
     huge = np.array([1e308, 1e308])
-    np.testing.assert_array_equal(asked(load_objective(np.copy, 2), huge), huge)
+    np.testing.assert_array_equal(load_objective(np.copy, 2).gradient(huge), huge)
 
 
 def test_a_missing_function_is_named_with_its_place(tmp_path):
@@ -400,9 +391,9 @@ def test_a_missing_function_is_named_with_its_place(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, np.float32, list])
-def test_a_gradient_of_the_callers_is_taken_as_it_is(kind, asked):
+def test_a_gradient_of_the_callers_is_taken_as_it_is(kind):
     objective = load_objective(lambda theta: kind(theta - 1), 2)
-    np.testing.assert_array_equal(asked(objective, np.zeros(2)), [-1.0, -1.0])
+    np.testing.assert_array_equal(objective.gradient(np.zeros(2)), [-1.0, -1.0])
 
 
 def test_built_ins_load_no_heavy_library(tmp_path):
