@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.simulate.stacked.driver import driver as stacked
-from support import cases
+from hushgrad.simulate.stacked import driver as stacked
+from support import cases, dense
 
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
@@ -87,8 +87,6 @@ def test_the_callers_jax_settings_stay_as_they_were():
 
 def test_agents_of_unequal_data_run_alike_in_every_driver():
     """Three shapes of data, grouped: against a dense recursion."""
-    import dense
-
     rng = np.random.default_rng(0)
     sizes = [2, 5, 2, 3, 5, 2, 3]
     data = [{"A": rng.normal(size=(n, 4)) / 4, "z": rng.normal(size=n)} for n in sizes]

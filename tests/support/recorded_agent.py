@@ -18,7 +18,7 @@ import sys
 
 from hushgrad.__main__ import main
 from hushgrad.files.digest import digest
-from hushgrad.network import agent  # noqa: F401  # so that a fork need not import it
+from hushgrad.network import deployed  # noqa: F401  # so that a fork need not import it
 from hushgrad.network.protocol.frames import HEADER, FrameKind
 from hushgrad.network.transport.connection import Connection
 from hushgrad.network.turns import Turns

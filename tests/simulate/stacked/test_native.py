@@ -10,7 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 import hushgrad as hg  # noqa: E402
 from hushgrad import draws  # noqa: E402
 from hushgrad.problems import losses, quadratic  # noqa: E402
-from hushgrad.simulate import compiler, native  # noqa: E402
+from hushgrad.simulate.stacked import compiler, native  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not native.is_available(), reason="no C compiler: XLA does this work by itself"
