@@ -1,37 +1,23 @@
 """Every example runs without a warning and prints what its docstring claims."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from support import scripts
+from support.scripts import numbers
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 
 def output(name, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name],
-        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []
-    return done.stdout
-
-
-def numbers(pattern, text):
-    """What stands at the # of the pattern, in every place it matches."""
-    return [float(n) for n in re.findall(re.escape(pattern).replace(r"\#", NUMBER), text)]
+    return scripts.output(EXAMPLES / name, tmp_path)
 
 
 def test_every_example_is_short_and_tested():
-    scripts = sorted(p.name for p in EXAMPLES.glob("*.py"))
-    assert len(scripts) == 7
+    names = sorted(p.name for p in EXAMPLES.glob("*.py"))
+    assert len(names) == 7
     tests = Path(__file__).read_text(encoding="utf-8")
-    for name in scripts:
+    for name in names:
         source = (EXAMPLES / name).read_text(encoding="utf-8")
         assert source.startswith('"""')
         assert len(source.splitlines()) < 50

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import hushgrad as hg
 from hushgrad.agent.single import OneAgent
 from hushgrad.exchange import Links, Square
-from hushgrad.simulate.in_memory import local_agents
+from hushgrad.simulate.in_memory import InMemoryNetwork, local_agents
 from support import cases, dense
 
 GRAPHS = st.one_of(
@@ -121,13 +121,11 @@ def test_trackers_keep_their_sums(graph, seed):
     kinds = [hg.AB, hg.PushPull, hg.ADDOPT]
     kinds += [] if graph.is_directed else [hg.DIGing, hg.AugDGM, hg.AsynDGM]
     for kind in kinds:
-        from hushgrad.simulate.in_memory import InMemoryNetwork
-
-        team = InMemoryNetwork(kind(), q.problem, network, q.x0, seed=seed, trial=0)
+        joined = InMemoryNetwork(kind(), q.problem, network, q.x0, seed=seed, trial=0)
         for _ in range(5):
-            for _ in team.iterate():
+            for _ in joined.iterate():
                 pass
-            states = [agent.state for agent in team.agents]
+            states = [agent.state for agent in joined.agents]
             tracked = sum(getattr(s, "w", None) if hasattr(s, "w") else s.y for s in states)
             gradients = sum(s.g for s in states)
             np.testing.assert_allclose(tracked, gradients, rtol=1e-12, atol=1e-12)

@@ -9,24 +9,12 @@ import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.privacy.findings import Audit
 from hushgrad.studies import load_study
+from support.studies import study_text
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 5
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "EXTRA"
-stepsize = { kind = "constant", value = 0.1 }
-[run]
-iterations = 300
-trials = 2
-engine = "agents"
-"""
+STUDY = study_text(
+    {"PDGNDS": 0.1, "EXTRA": 0.1}, network={"graph": "ring", "n_agents": 5}, iterations=300,
+    trials=2, engine="agents",
+)  # fmt: skip
 
 
 @pytest.fixture

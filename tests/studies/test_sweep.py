@@ -7,26 +7,10 @@ import pytest
 
 from hushgrad.errors import StudyError
 from hushgrad.studies import parse_study
+from support.studies import study_text
 
-TEXT = """
-[network]
-graph = "ring"
-n_agents = 4
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "EXTRA"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "PDGDS"
-[run]
-iterations = 6
-engine = "agents"
-[sweep]
-"""
+ALGORITHMS = {"PDGNDS": 0.1, "EXTRA": 0.1, "PDGDS": None}
+TEXT = study_text(ALGORITHMS, iterations=6, engine="agents") + "[sweep]\n"
 WATCHED = ("algorithm", "median_error", "worst_error", "converged", "iterations_to_1e-6")
 
 

@@ -1,4 +1,4 @@
-"""A whole network of agents in one event loop, for tests: keys, configurations, links."""
+"""Deployed agents in one event loop: keys, configurations and links for tests of the network side."""
 
 import asyncio
 import socket

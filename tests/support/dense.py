@@ -1,4 +1,5 @@
-"""Dense matrix recursions, each from its paper, sharing nothing with the library but `draws`.
+"""Dense matrix recursions, each from its paper: the oracle of every driver. They share nothing with
+the library but `draws`.
 
 Every function returns x^1 … x^K as (K, m, d). `lam(k)` gives (m, 1) stepsizes, `B(k)` an (m, m)
 matrix, both for the library's step k = 0, 1, …

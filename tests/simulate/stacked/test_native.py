@@ -166,19 +166,47 @@ METHODS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
-@pytest.mark.parametrize("method", METHODS, ids=lambda a: f"{a.label} {getattr(a, 'split', '')}")
-def test_a_large_run_is_that_of_xla_alone(method, monkeypatch):
-    calls = []
-    mix = native.mix
+FEW = (hg.PDGNDS, hg.AB)  # weighed by senders on links that go both ways, by both on directed ones
+
+
+def named(method):
+    return f"{method.label} {getattr(method, 'split', '')}"
+
+
+@pytest.fixture
+def mixed(monkeypatch):
+    """One entry for every native product that is compiled into a program."""
+    calls, mix = [], native.mix
     monkeypatch.setattr(native, "mix", lambda *a, **b: calls.append(1) or mix(*a, **b))
-    with_native = large(method)
-    recorded = large(method, transcript=True)
-    assert calls
-    calls.clear()
+    return calls
+
+
+@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
+@pytest.mark.parametrize("method", METHODS, ids=named)
+def test_a_large_run_is_that_of_the_agents_one_by_one(method, mixed):
+    got = large(method).x
+    assert mixed
+    expected = large(method, engine="agents").x
+    np.testing.assert_allclose(got, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(cls(stepsize=hg.stepsizes.constant(0.01)) for cls in FEW),
+        *(pytest.param(a, marks=pytest.mark.slow) for a in METHODS if type(a) not in FEW),
+        *(pytest.param(a, marks=pytest.mark.slow) for a in METHODS[-4:]),
+    ],
+    ids=named,
+)
+def test_a_large_run_is_that_of_xla_alone_recorded_or_not(method, mixed, monkeypatch):
+    with_native, recorded = large(method), large(method, transcript=True)
+    assert mixed
+    mixed.clear()
     monkeypatch.setattr(native, "is_available", lambda: False)
     alone = large(method)
-    assert not calls
+    assert not mixed
     scale = np.abs(alone.x).max()
     np.testing.assert_allclose(with_native.x, alone.x, atol=1e-12 * scale)
     np.testing.assert_allclose(recorded.x, alone.x, atol=1e-12 * scale)
