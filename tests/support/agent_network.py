@@ -1,4 +1,4 @@
-"""Deployed agents in one event loop: keys, configurations and links for tests of the network side."""
+"""Deployed agents in one event loop, with their keys and configurations, for network tests."""
 
 import asyncio
 import socket

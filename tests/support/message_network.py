@@ -1,5 +1,5 @@
-"""A network of agents in one thread, without I/O but their journals: tests of the protocol and of the
-journal choose any order of events and any crash.
+"""A network of agents in one thread, without I/O but their journals. Tests of the protocol and of
+the journal choose any order of events and any crash.
 """
 
 import random
