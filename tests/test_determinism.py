@@ -45,10 +45,10 @@ def test_a_trial_alone_equals_itself_in_the_batch(algorithm):
 
 
 def test_trials_and_seeds_differ():
-    x = run(hg.PDGDS(), trials=5, seed=0).x.reshape(5, -1)
-    y = run(hg.PDGDS(), trials=5, seed=1).x.reshape(5, -1)
+    x = run(hg.PDGDS(), trials=3, seed=0).x.reshape(3, -1)
+    y = run(hg.PDGDS(), trials=3, seed=1).x.reshape(3, -1)
     both = np.concatenate([x, y])
-    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(10)
+    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(6)
     assert distance.min() > 1e-6
 
 
@@ -68,7 +68,7 @@ def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
 
 def test_a_transcript_does_not_change_the_run():
     for algorithm in ALGORITHMS:
-        plain, recorded = run(algorithm, trials=2), run(algorithm, trials=2, transcript=True)
+        plain, recorded = run(algorithm, trials=3), run(algorithm, trials=3, transcript=True)
         np.testing.assert_allclose(plain.x, recorded.x, rtol=0, atol=1e-13)
         np.testing.assert_allclose(plain.error, recorded.error, rtol=0, atol=1e-13)
         assert plain.traffic == recorded.traffic
