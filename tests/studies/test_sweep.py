@@ -98,14 +98,14 @@ def test_progress_counts_the_whole_sweep_and_ends_at_its_end():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('"netwrk.graph" = ["ring"]', r'19: sweep.netwrk.graph does not .*Did you mean "network"'),
-        ('"run.seed" = 3', r"19: sweep.run.seed = 3 is not a list"),
-        ('"run.seed" = []', r"19: sweep.run.seed = \[\] is not a list"),
+        ('"netwrk.graph" = ["ring"]', r'18: sweep.netwrk.graph does not .*Did you mean "network"'),
+        ('"run.seed" = 3', r"18: sweep.run.seed = 3 is not a list"),
+        ('"run.seed" = []', r"18: sweep.run.seed = \[\] is not a list"),
         ('"algorithm.stepsize.valeu" = [1]', r'is a key of no algorithm.*Did you mean "value"'),
         ('"algorithm[7].form" = ["lazy"]', r"means no algorithm.*Allowed: 0, 1, 2, PDGNDS, EXTRA"),
         ('"algorithm[PDGND].form" = ["lazy"]', r'Did you mean "PDGNDS"'),
         ('"algorithm.split.scale" = [1.0]', r"Write split into \[\[algorithm\]\]"),
-        ('"network.graph" = ["ring", "rign"]', r"19: sweep row 1 \(.*\): network.graph = .rign"),
+        ('"network.graph" = ["ring", "rign"]', r"18: sweep row 1 \(.*\): network.graph = .rign"),
         ('"network.mixing.row" = ["uniform_row"]', r"leads into network.mixing, which is not"),
         ("", r"sweep needs at least one line"),
     ],
