@@ -187,7 +187,7 @@ def test_a_large_run_is_that_of_the_agents_one_by_one(method, mixed):
     got = large(method, iterations=10).x
     assert mixed
     expected = large(method, iterations=10, engine="agents").x
-    np.testing.assert_allclose(got, expected, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 @pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
@@ -208,8 +208,8 @@ def test_a_large_run_is_that_of_xla_alone_recorded_or_not(method, mixed, monkeyp
     alone = large(method)
     assert not mixed
     scale = np.abs(alone.x).max()
-    np.testing.assert_allclose(with_native.x, alone.x, atol=1e-12 * scale)
-    np.testing.assert_allclose(recorded.x, alone.x, atol=1e-12 * scale)
+    np.testing.assert_allclose(with_native.x, alone.x, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(recorded.x, alone.x, rtol=0, atol=1e-12 * scale)
 
 
 def test_sampling_more_often_changes_no_bit_of_a_large_run():
