@@ -38,10 +38,10 @@ demo: $(VENV)/.sim  ## the paper's Fig. 2 and Fig. 3, plots and claims, into OUT
 	$(BIN)/hushgrad demo --out $(OUT)
 
 test: $(VENV)/.dev  ## the tests, without the long studies
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: $(VENV)/.dev  ## every test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev  ## ruff (lint, format) and pyright, strict
 	$(BIN)/ruff check .

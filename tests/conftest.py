@@ -1,9 +1,25 @@
+"""What all tests share: no deadlines for hypothesis, compiled programs kept from run to run."""
+
 import pytest
 from hypothesis import settings
 
 # compiled code makes the first example slow and the others fast: no deadline says anything
 settings.register_profile("hushgrad", deadline=None, derandomize=True)
 settings.load_profile("hushgrad")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keep_compiled_programs(request):
+    """Let JAX keep what it compiles beside pytest's own cache: two workers and later runs share it.
+
+    Only this process reads it. Half of a file that another worker still writes makes JAX warn and
+    compile; pyproject.toml ignores the warning.
+    """
+    if hasattr(request.config, "cache"):
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", str(request.config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 @pytest.fixture(autouse=True)

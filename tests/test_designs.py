@@ -134,7 +134,11 @@ def problems():
     }
 
 
-@pytest.mark.parametrize("name", problems())
+@pytest.mark.parametrize(
+    "name",
+    # ridge is quadratic as estimation is
+    ["estimation", "rendezvous", "logistic", pytest.param("ridge", marks=pytest.mark.slow)],
+)
 def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterations(name):
     problem = problems()[name]
     step = S.constant(0.1 / problem.smoothness())
@@ -173,7 +177,10 @@ def test_where_masks_are_as_large_as_hessians_they_cost_few_iterations(name, d):
     assert (ours.error.min(axis=1) <= 1e-10 * size).all()  # later, rounding drifts
 
 
-@pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
+@pytest.mark.parametrize(
+    "name",
+    ["star", "path", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ring", "complete"))],
+)
 @pytest.mark.filterwarnings("ignore:quadratic masks:hushgrad.errors.RiskWarning")
 def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):
     """λL = 0.05, and twenty draws of problems and masks each."""

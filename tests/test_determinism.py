@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.simulate.stacked.driver import driver as stacked
-from support import cases
+from hushgrad.simulate.stacked import driver as stacked
+from support import cases, dense
 
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
@@ -45,10 +45,10 @@ def test_a_trial_alone_equals_itself_in_the_batch(algorithm):
 
 
 def test_trials_and_seeds_differ():
-    x = run(hg.PDGDS(), trials=5, seed=0).x.reshape(5, -1)
-    y = run(hg.PDGDS(), trials=5, seed=1).x.reshape(5, -1)
+    x = run(hg.PDGDS(), trials=3, seed=0).x.reshape(3, -1)
+    y = run(hg.PDGDS(), trials=3, seed=1).x.reshape(3, -1)
     both = np.concatenate([x, y])
-    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(10)
+    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(6)
     assert distance.min() > 1e-6
 
 
@@ -68,7 +68,7 @@ def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
 
 def test_a_transcript_does_not_change_the_run():
     for algorithm in ALGORITHMS:
-        plain, recorded = run(algorithm, trials=2), run(algorithm, trials=2, transcript=True)
+        plain, recorded = run(algorithm, trials=3), run(algorithm, trials=3, transcript=True)
         np.testing.assert_allclose(plain.x, recorded.x, rtol=0, atol=1e-13)
         np.testing.assert_allclose(plain.error, recorded.error, rtol=0, atol=1e-13)
         assert plain.traffic == recorded.traffic
@@ -87,8 +87,6 @@ def test_the_callers_jax_settings_stay_as_they_were():
 
 def test_agents_of_unequal_data_run_alike_in_every_driver():
     """Three shapes of data, grouped: against a dense recursion."""
-    import dense
-
     rng = np.random.default_rng(0)
     sizes = [2, 5, 2, 3, 5, 2, 3]
     data = [{"A": rng.normal(size=(n, 4)) / 4, "z": rng.normal(size=n)} for n in sizes]

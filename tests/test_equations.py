@@ -5,62 +5,48 @@ import pytest
 
 import hushgrad as hg
 from support import cases
-from support.conformance import ROWS, SEED, K, Q, Truth, assert_same, networks
+from support.conformance import NETWORKS, ROWS, SEED, K, Q, assert_same, reference
 
 
 def test_every_algorithm_has_a_row():
     assert {type(row.algorithm) for row in ROWS.values()} == set(hg.algorithms.ALL)
 
 
-@pytest.mark.parametrize(("row", "network"), list(networks()))
+@pytest.mark.parametrize(("row", "network"), NETWORKS)
 def test_stacked_equals_the_dense_recursion(row, network):
     got = cases.trajectory(row.algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=[3, 0])
     for t, trial in enumerate((3, 0)):
-        assert_same(got[t, 1:], row.reference(Truth(network, trial)))
+        assert_same(got[t, 1:], reference(row, network, trial))
 
 
-@pytest.mark.parametrize(("row", "network"), list(networks()))
+@pytest.mark.parametrize(("row", "network"), NETWORKS)
 def test_agent_by_agent_equals_the_dense_recursion(row, network):
     got = cases.trajectory(
         row.algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=[3], engine="agents"
     )
-    assert_same(got[0, 1:], row.reference(Truth(network, 3)))
+    assert_same(got[0, 1:], reference(row, network, 3))
 
 
-@pytest.mark.parametrize(("row", "network"), list(networks()))
-def test_recorder_forms_the_same_iterates_from_its_messages(row, network):
-    run = hg.run(
-        row.algorithm,
-        Q.problem,
-        network,
-        iterations=K,
-        x0=Q.x0,
-        seed=SEED,
-        trials=[3],
-        transcript=True,
-    )
-    assert_same(run.x, row.reference(Truth(network, 3))[-1:])
-
-
-@pytest.mark.parametrize(("row", "network"), list(networks()))
-def test_transcripts_of_recorder_and_agents_agree_message_by_message(row, network):
-    runs = [
+@pytest.mark.parametrize(("row", "network"), NETWORKS)
+def test_recorder_keeps_the_agents_messages_and_forms_the_same_iterates_from_them(row, network):
+    recorded, alone = (
         hg.run(
-            row.algorithm, Q.problem, network, iterations=6, x0=Q.x0, seed=SEED, transcript=True,
+            row.algorithm, Q.problem, network, iterations=K, x0=Q.x0, seed=SEED, transcript=True,
             trials=[3], engine=engine,
         )
         for engine in ("stacked", "agents")
-    ]  # fmt: skip
-    stacked, alone = (run.transcript for run in runs)
-    assert stacked.n_messages == alone.n_messages > 0
-    for k in range(6):
+    )  # fmt: skip
+    assert_same(recorded.x, reference(row, network, 3)[-1:])
+    np.testing.assert_allclose(recorded.x, alone.x, rtol=0, atol=1e-12)
+    stacked, sent = recorded.transcript, alone.transcript
+    assert stacked.n_messages == sent.n_messages > 0
+    for k in (*range(6), K - 1):
         for j, i in stacked.links:
-            theirs = alone.messages(k, j, i) if (j, i) in alone.links else ()
+            theirs = sent.messages(k, j, i) if (j, i) in sent.links else ()
             ours = stacked.messages(k, j, i)
             assert len(ours) == len(theirs)
             for a, b in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=0, atol=1e-12)
 
 
 def in_pieces(monkeypatch, algorithm, network):
@@ -75,7 +61,7 @@ def in_pieces(monkeypatch, algorithm, network):
     return whole, run()
 
 
-@pytest.mark.parametrize(("row", "network"), list(networks()))
+@pytest.mark.parametrize(("row", "network"), NETWORKS)
 def test_long_vectors_in_pieces_are_whole_ones(row, network, monkeypatch):
     whole, pieces = in_pieces(monkeypatch, row.algorithm, network)
     np.testing.assert_array_equal(pieces, whole)

@@ -1,47 +1,46 @@
 """Every example runs without a warning and prints what its docstring claims."""
 
-import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
+import pytest
+
 import hushgrad as hg
+from support import scripts
+from support.scripts import numbers
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 
-def output(name, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name],
-        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []
-    return done.stdout
+@pytest.fixture
+def output(tmp_path, monkeypatch, capsys):
+    """What an example prints, run in this process, which has imported and compiled already."""
 
+    def run(name):
+        monkeypatch.chdir(tmp_path)
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        assert list(tmp_path.iterdir()) == []
+        return printed.out
 
-def numbers(pattern, text):
-    """What stands at the # of the pattern, in every place it matches."""
-    return [float(n) for n in re.findall(re.escape(pattern).replace(r"\#", NUMBER), text)]
+    return run
 
 
 def test_every_example_is_short_and_tested():
-    scripts = sorted(p.name for p in EXAMPLES.glob("*.py"))
-    assert len(scripts) == 7
+    names = sorted(p.name for p in EXAMPLES.glob("*.py"))
+    assert len(names) == 7
     tests = Path(__file__).read_text(encoding="utf-8")
-    for name in scripts:
+    for name in names:
         source = (EXAMPLES / name).read_text(encoding="utf-8")
         assert source.startswith('"""')
         assert len(source.splitlines()) < 50
-        assert f'output("{name}"' in tests
+        assert f'"{name}"' in tests
 
 
 def test_the_first_run_brings_every_agent_to_the_exact_answer(tmp_path):
-    text = output("01_first_run.py", tmp_path)
+    text = scripts.output(EXAMPLES / "01_first_run.py", tmp_path)  # as a user starts it
     assert numbers("start, # after", text)[0] < 1e-12
     assert "status: converged" in text
     assert "1 message per link and iteration, 1 round" in text
@@ -50,8 +49,8 @@ def test_the_first_run_brings_every_agent_to_the_exact_answer(tmp_path):
     assert len(set(answers)) == 1
 
 
-def test_compared_methods_are_exact_and_diging_sends_twice_as_much(tmp_path):
-    text = output("02_compare_methods.py", tmp_path)
+def test_compared_methods_are_exact_and_diging_sends_twice_as_much(output):
+    text = output("02_compare_methods.py")
     rows = {
         cells[0]: [float(c) for c in cells[1:]] for cells in map(str.split, text.splitlines()[1:])
     }
@@ -61,8 +60,8 @@ def test_compared_methods_are_exact_and_diging_sends_twice_as_much(tmp_path):
     assert max(row[3] for row in rows.values()) < 1e-8
 
 
-def test_three_methods_are_exact_on_a_directed_network_and_dgd_is_refused(tmp_path):
-    text = output("03_directed_network.py", tmp_path)
+def test_three_methods_are_exact_on_a_directed_network_and_dgd_is_refused(output):
+    text = output("03_directed_network.py")
     assert re.search(r"refused: DGD needs a doubly stochastic W, but column \d+ sums to", text)
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["AB", "Push-Pull", "ADD-OPT"]
     assert max(numbers("error #,", text)) < 1e-13
@@ -70,8 +69,8 @@ def test_three_methods_are_exact_on_a_directed_network_and_dgd_is_refused(tmp_pa
     assert numbers(", # numbers", text) == [4, 4, 5]
 
 
-def test_a_custom_objective_is_solved_and_its_metric_sampled(tmp_path):
-    text = output("04_your_objective.py", tmp_path)
+def test_a_custom_objective_is_solved_and_its_metric_sampled(output):
+    text = output("04_your_objective.py")
     errors, gaps = numbers("error #", text), numbers("excess #", text)
     assert len(errors) == len(gaps) == 6
     assert errors[-1] < 1e-7 < 1 < errors[0]
@@ -79,8 +78,8 @@ def test_a_custom_objective_is_solved_and_its_metric_sampled(tmp_path):
     assert numbers("log-cosh #", text)[-1] < 0.1 < 0.5 < numbers("least squares #", text)[0]
 
 
-def test_hospitals_that_pool_nothing_get_the_pooled_fit(tmp_path):
-    text = output("05_hospitals_logistic.py", tmp_path)
+def test_hospitals_that_pool_nothing_get_the_pooled_fit(output):
+    text = output("05_hospitals_logistic.py")
     assert sum(int(n) for n in re.findall(r"(\d+) rows", text)) == 569
     shares = [int(n) for n in re.findall(r"(\d+)% benign", text)]
     assert max(shares) - min(shares) > 40
@@ -89,8 +88,8 @@ def test_hospitals_that_pool_nothing_get_the_pooled_fit(tmp_path):
     assert min(numbers("alone: # off", text)) > 0.1
 
 
-def test_dgd_gives_its_gradient_away_to_a_formula_that_fails_on_pdg_ds(tmp_path):
-    dgd, pdg_ds = output("06_transcript.py", tmp_path).split("PDG-DS: ")
+def test_dgd_gives_its_gradient_away_to_a_formula_that_fails_on_pdg_ds(output):
+    dgd, pdg_ds = output("06_transcript.py").split("PDG-DS: ")
     assert numbers("]: # off", dgd)[0] < 1e-12
     assert numbers("]: # off", pdg_ds)[0] > 0.1
     to_one, to_two = re.findall(r"sends \[(.*?)\] to 1 and \[(.*?)\] to 2", dgd)[0]
@@ -100,9 +99,9 @@ def test_dgd_gives_its_gradient_away_to_a_formula_that_fails_on_pdg_ds(tmp_path)
 
 
 def test_the_audit_exposes_dgd_and_the_papers_design_and_recovers_nothing_of_the_recommended(
-    tmp_path,
+    output,
 ):
-    dgd, paper, recommended = output("07_audit.py", tmp_path).split("PDG-NDS")
+    dgd, paper, recommended = output("07_audit.py").split("PDG-NDS")
     assert numbers(" # of 5 exposed", dgd) == [5, 5, 5]
     assert numbers(" # of 5 exposed", paper) == [5, 0, 5]
     assert numbers(" # of 5 exposed", recommended) == [0, 0, 0]

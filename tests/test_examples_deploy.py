@@ -1,35 +1,20 @@
 """The example deployments run as processes over TLS and print what their guides claim."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from hushgrad.network import parse_config
+from support import scripts
+from support.scripts import numbers
 
 DEPLOY = Path(__file__).parents[1] / "examples" / "deploy"
-NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 
 def output(name, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", DEPLOY / name / "run.py"],
-        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=200, check=False,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []
-    return done.stdout
-
-
-def numbers(pattern, text):
-    """What stands at the # of the pattern, in every place it matches."""
-    return [float(n) for n in re.findall(re.escape(pattern).replace(r"\#", NUMBER), text)]
+    return scripts.output(DEPLOY / name / "run.py", tmp_path, TMPDIR=str(tmp_path))
 
 
 def shape(text):

@@ -9,7 +9,7 @@ import hushgrad as hg
 from hushgrad.agent.rounds import open_round
 from hushgrad.agent.single import SingleAgent
 from hushgrad.exchange import Links, Square
-from hushgrad.simulate.in_memory import local_agents
+from hushgrad.simulate.in_memory import InMemoryNetwork, local_agents
 from support import cases, dense
 
 GRAPHS = st.one_of(
@@ -59,7 +59,7 @@ def test_columns_of_b_sum_to_one_and_follow_the_links(graph, form, seed, k, spli
     algorithm = hg.PDGNDS(form=form, split=split)
     W = network.matrix()
     support = (W if form == "lazy" else W @ W) > 0
-    coins = dense.Coins(seed, 0, graph.n_agents)
+    B = dense.Coins(seed, 0, graph.n_agents).B(k, support)
     h = np.random.default_rng(k).normal(size=(1, d, 1))
     for local in local_agents(algorithm, problem, network, seed=seed, trial=0):
         j = local.number
@@ -69,7 +69,6 @@ def test_columns_of_b_sum_to_one_and_follow_the_links(graph, form, seed, k, spli
         assert set(shares) <= set(np.flatnonzero(support[:, j]))
         if split == hg.splits.fresh():  # against columns addressed and normalised independently
             assert set(shares) == set(np.flatnonzero(support[:, j]))
-            B = coins.B(k, support)
             for i, share in shares.items():
                 np.testing.assert_allclose(share, B[i, j] * h[0, :, 0], rtol=1e-12, atol=1e-15)
         if split == hg.splits.identity():
@@ -123,13 +122,11 @@ def test_trackers_keep_their_sums(graph, seed):
     kinds = [hg.AB, hg.PushPull, hg.ADDOPT]
     kinds += [] if graph.is_directed else [hg.DIGing, hg.AugDGM, hg.AsynDGM]
     for kind in kinds:
-        from hushgrad.simulate.in_memory import InMemoryNetwork
-
-        team = InMemoryNetwork(kind(), q.problem, network, q.x0, seed=seed, trial=0)
+        joined = InMemoryNetwork(kind(), q.problem, network, q.x0, seed=seed, trial=0)
         for _ in range(5):
-            for _ in team.iterate():
+            for _ in joined.iterate():
                 pass
-            states = [agent.state for agent in team.agents]
+            states = [agent.state for agent in joined.agents]
             tracked = sum(getattr(s, "w", None) if hasattr(s, "w") else s.y for s in states)
             gradients = sum(s.g for s in states)
             np.testing.assert_allclose(tracked, gradients, rtol=1e-12, atol=1e-12)

@@ -89,7 +89,7 @@ def recommended(network, trial):
     once = draws.ONCE
     B = coins.B(once, W > 0, Stream.SPLIT_CONSTANT)
     slot = [int(np.count_nonzero(W[:j, j] > 0)) for j in range(cases.M)]
-    u = np.array([coins.u(Stream.SPLIT_CONSTANT, j, once, slot[j]) for j in range(cases.M)])
+    u = coins.u(Stream.SPLIT_CONSTANT, np.arange(cases.M), once, np.array(slot))
     own = 0.45 * (1 + u) / 2
     B = B * ~np.eye(cases.M, dtype=bool)
     B = B / B.sum(0) * (1 - own) + np.diag(own)

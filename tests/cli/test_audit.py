@@ -9,24 +9,12 @@ import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.privacy.findings import Audit
 from hushgrad.studies import load_study
+from support.studies import study_text
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 5
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "EXTRA"
-stepsize = { kind = "constant", value = 0.1 }
-[run]
-iterations = 300
-trials = 2
-engine = "agents"
-"""
+STUDY = study_text(
+    {"PDGNDS": 0.1, "EXTRA": 0.1}, network={"graph": "ring", "n_agents": 5}, iterations=300,
+    trials=2, engine="agents",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -87,13 +75,14 @@ def test_adversaries_agents_seed_and_length_can_be_chosen(study):
 
 
 def test_out_writes_the_page_and_the_json(study, tmp_path):
-    result = call(study, "--out", tmp_path / "out")
+    options = ("--out", tmp_path / "out", "--iterations", 60)
+    result = call(study, *options)
     page = (tmp_path / "out" / "study-audit.html").read_text(encoding="utf-8")
     stored = json.loads((tmp_path / "out" / "study-audit.json").read_text(encoding="utf-8"))
     assert "Where the agents stand" in page
     assert [a["label"] for a in stored] == ["PDG-NDS", "EXTRA"]
     assert "study-audit.html" in result.stderr
-    assert call(study, "--out", tmp_path / "out", "--quiet").stderr == ""
+    assert call(study, *options, "--quiet").stderr == ""
 
 
 def test_compare_puts_the_designs_side_by_side(study):
@@ -110,7 +99,8 @@ def test_compare_puts_the_designs_side_by_side(study):
     for label in ("linear masks", "linear and quadratic masks", "recommended"):
         assert not any("exposed" in verdict for verdict in worst[label]), label
     assert all(a["accuracy"] < 1e-3 for a in audits.values())
-    assert call(study, "--compare", "--quiet").stdout.count("of 5 exposed") == 7 * 3
+    table = call(study, "--compare", "--quiet", "--iterations", 60).stdout
+    assert table.count("of 5 exposed") == 7 * 3
 
 
 def test_a_design_that_diverges_is_left_out_and_only_if_all_do_it_is_an_error(tmp_path):

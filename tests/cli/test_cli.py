@@ -11,24 +11,9 @@ import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.cli.new import EXAMPLE
 from hushgrad.studies import load_study
+from support.studies import study_text
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 4
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "EXTRA"
-stepsize = { kind = "constant", value = 0.1 }
-[run]
-iterations = 8
-trials = 2
-engine = "agents"
-"""
+STUDY = study_text({"PDGNDS": 0.1, "EXTRA": 0.1}, iterations=8, trials=2, engine="agents")
 SWEEP = STUDY + '[sweep]\n"algorithm.stepsize.value" = [0.05, 0.1]\n"run.seed" = [1, 2]\n'
 
 

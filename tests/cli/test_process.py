@@ -8,19 +8,9 @@ import time
 
 import pytest
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 4
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "DGD"
-stepsize = { kind = "constant", value = 0.1 }
-[run]
-iterations = 5
-engine = "agents"
-"""
+from support.studies import study_text
+
+STUDY = study_text({"DGD": 0.1}, iterations=5, engine="agents")
 
 
 def entry(*arguments):
@@ -66,7 +56,7 @@ def test_an_error_is_one_line_without_a_traceback_and_exit_code_2(tmp_path):
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: ")
-    assert 'study.toml:3: network.graph = "rign"' in done.stderr
+    assert 'study.toml:2: network.graph = "rign"' in done.stderr
 
 
 def test_an_interrupt_is_exit_code_130_and_a_sentence(tmp_path):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,47 +18,18 @@ from hushgrad.cli.live import MOST_ROWS, table
 from hushgrad.network.local.processes import AgentRow
 from hushgrad.network.ops.supervision import Report
 from hushgrad.network.state.samples import read_samples
+from support.studies import agents_of, start_study, study_text
 
-STUDY = """
-[network]
-graph = "path"
-n_agents = 3
-[problem]
-kind = "estimation"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.05 }
-[run]
-iterations = 2500
-record_every = 1
-seed = 3
-"""
+STUDY = study_text(
+    {"PDGNDS": 0.05}, network={"graph": "path", "n_agents": 3}, problem={"kind": "estimation"},
+    iterations=2500, record_every=1, seed=3,
+)  # fmt: skip
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/hushgrad/unfinished"
-
-
-def start(study, *options):
-    return subprocess.Popen(
-        [sys.executable, "-c", "from hushgrad.cli import main; main()", "run", str(study),
-         "--engine", "processes", *map(str, options)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def agents_of(cache):
-    """The processes whose files are in the cache."""
-    found = []
-    for place in Path("/proc").iterdir():
-        try:
-            if place.name.isdecimal() and str(cache) in (place / "cmdline").read_text():
-                found.append(int(place.name))
-        except OSError:  # it has just ended
-            continue
-    return found
 
 
 def wait_for(condition, seconds=60):
@@ -73,19 +43,22 @@ def samples(cache):
     return [len(read_samples(path, 2)[0]) for path in cache.rglob("samples")]
 
 
+def run(study, *options):
+    return CliRunner().invoke(app, ["run", str(study), "--engine", "processes", *options])
+
+
 def test_a_run_that_is_killed_leaves_nobody_behind_and_is_continued_bit_for_bit(tmp_path, cache):
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
-    done = start(study, "--format", "json", "--save", tmp_path / "undisturbed")
-    out, err = done.communicate(timeout=120)
-    assert done.returncode == 0, err
-    (record,) = json.loads(out)["results"]
+    done = run(study, "--format", "json", "--save", str(tmp_path / "undisturbed"))
+    assert done.exit_code == 0, done.stderr
+    (record,) = json.loads(done.stdout)["results"]
     # the simulator's own rounding adds up over 2500 two-step iterations, the agents' does not
     assert record["difference"] <= 1e-11
     assert record["iterations"] == 2500
     assert list(cache.iterdir()) == []
 
-    killed = start(study)
+    killed = start_study(study)
     wait_for(lambda: len(s := samples(cache)) == 3 and min(s) > 100)
     assert len(agents_of(cache)) == 3
     killed.kill()
@@ -94,7 +67,7 @@ def test_a_run_that_is_killed_leaves_nobody_behind_and_is_continued_bit_for_bit(
     reached = max(samples(cache))
     assert 100 < reached < 2500
 
-    interrupted = start(study, "--resume")
+    interrupted = start_study(study, "--resume")
     wait_for(lambda: min(samples(cache)) > reached + 100)
     interrupted.send_signal(signal.SIGINT)
     _, err = interrupted.communicate(timeout=60)
@@ -103,8 +76,8 @@ def test_a_run_that_is_killed_leaves_nobody_behind_and_is_continued_bit_for_bit(
     assert agents_of(cache) == []
     assert max(samples(cache)) < 2500
 
-    resumed = start(study, "--resume", "--save", tmp_path / "resumed")
-    out, err = resumed.communicate(timeout=120)
+    resumed = start_study(study, "--resume", "--save", tmp_path / "resumed")
+    _, err = resumed.communicate(timeout=120)
     assert resumed.returncode == 0, err
     assert "nothing to resume" not in err
     saved = [tmp_path / name / "PDG-NDS.npz" for name in ("undisturbed", "resumed")]
@@ -113,10 +86,6 @@ def test_a_run_that_is_killed_leaves_nobody_behind_and_is_continued_bit_for_bit(
     np.testing.assert_array_equal(first.error, second.error)
     np.testing.assert_array_equal(first.metrics["difference"], second.metrics["difference"])
     assert list(cache.iterdir()) == []
-
-
-def run(study, *options):
-    return CliRunner().invoke(app, ["run", str(study), "--engine", "processes", *options])
 
 
 def test_bad_input_is_told_before_anything_is_started(tmp_path, cache):
@@ -204,7 +173,7 @@ def test_an_agent_in_an_endless_gradient_does_not_outlive_the_program(tmp_path, 
     (tmp_path / "mine.py").write_text(ENDLESS)
     study = tmp_path / "study.toml"
     study.write_text(STUDY.replace('kind = "estimation"', 'function = "mine.py:build"'))
-    killed = start(study)
+    killed = start_study(study)
     wait_for(lambda: len(s := samples(cache)) == 3 and max(s) > 0)
     killed.kill()
     killed.communicate()

@@ -20,6 +20,7 @@ from hushgrad.network.ops.result import Status
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import read_position
 from support import attackers, process_network, random_crashes
+from support.studies import agents_of, start_study, study_text
 
 CONSTANT = {"kind": "constant", "value": 0.2}
 ALGORITHMS = {
@@ -39,13 +40,15 @@ def keys(tmp_path_factory):
 
 @pytest.fixture
 def write_network(tmp_path, keys):
-    """A crew and its twin, which shares its secrets; what they started is ended."""
+    """A network and its twin, which shares its secrets; at the end no agent is left."""
     made = []
 
     def pair(algorithm, **options):
         if algorithm["name"] == "AsynDGM":
             options["n_links"] = len(options.get("edges", process_network.RING))
-        network = process_network.write_network(tmp_path / "crew", algorithm, keys=keys, **options)
+        network = process_network.write_network(
+            tmp_path / "network", algorithm, keys=keys, **options
+        )
         made.extend([network, process_network.twin(network, tmp_path / "twin")])
         return made
 
@@ -86,7 +89,7 @@ def torment(network, rng, kills):
             done += 2
 
 
-def assert_same_lives(network, twin, iterations):
+def assert_same_history(network, twin, iterations):
     """All that was ever sent, and every iterate, is what the twin sent and was."""
     for tape, calm in zip(network.tapes(), twin.tapes(), strict=True):
         assert sorted(calm.iterates) == list(range(iterations + 1))
@@ -105,7 +108,7 @@ def assert_survives(network, twin, *, kills, seed, iterations):
     torment(network, random.Random(seed), kills)
     network.hold.unlink()
     assert set(network.end(seconds=120)) == {0}
-    assert_same_lives(network, twin, iterations)
+    assert_same_history(network, twin, iterations)
 
 
 def test_killed_agents_go_on_as_if_nothing_had_happened(write_network):
@@ -151,7 +154,7 @@ def test_a_write_that_a_kill_has_torn_is_as_if_it_had_not_begun(write_network):
         assert network.end(0) == [-signal.SIGKILL]
     network.start(0)
     assert set(network.end()) == {0}
-    assert_same_lives(network, twin, 30)
+    assert_same_history(network, twin, 30)
 
 
 def test_a_full_disk_is_told_and_with_room_the_run_goes_on(write_network):
@@ -166,7 +169,7 @@ def test_a_full_disk_is_told_and_with_room_the_run_goes_on(write_network):
     assert "Traceback" not in network.log(0)
     network.start(0)
     assert set(network.end()) == {0}
-    assert_same_lives(network, twin, 30)
+    assert_same_history(network, twin, 30)
 
 
 IN_A_SMALL_DISK = """
@@ -225,7 +228,7 @@ def test_a_process_that_stands_still_for_a_while_is_waited_for(write_network):
         network.send(j, signal.SIGCONT)
     network.hold.unlink()
     assert set(network.end()) == {0}
-    assert_same_lives(network, twin, 100)
+    assert_same_history(network, twin, 100)
     assert "reason=silent" in network.log(2)
 
 
@@ -425,38 +428,12 @@ def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, cal
 # ---- and who started them
 
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 4
-[problem]
-kind = "estimation"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.05 }
-[run]
-iterations = 4000
-seed = 3
-"""
+STUDY = study_text({"PDGNDS": 0.05}, problem={"kind": "estimation"}, iterations=4000, seed=3)
 
 
 def run_study(directory, *options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "hushgrad", "run", str(directory / "study.toml"), "--engine",
-         "processes", *options],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"XDG_CACHE_HOME": str(directory / "cache")},
-    )  # fmt: skip
-
-
-def agents_of(directory):
-    """The processes whose files are in the cache."""
-    found = []
-    for place in Path("/proc").iterdir():
-        with suppress(OSError):  # it has just ended
-            if place.name.isdecimal() and f"{directory}/cache" in (place / "cmdline").read_text():
-                found.append(int(place.name))
-    return sorted(found)
+    path, cache = directory / "study.toml", directory / "cache"
+    return start_study(path, *options, XDG_CACHE_HOME=str(cache))
 
 
 @pytest.mark.slow
@@ -469,11 +446,11 @@ def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
     starter = run_study(tmp_path, "--save", str(tmp_path / "killed"))
     while sum(deaths.values()) < 16:
         if rng.random() < 0.9:  # otherwise while it starts
-            while not agents_of(tmp_path):
+            while not agents_of(tmp_path / "cache"):
                 assert starter.poll() is None, starter.communicate()[1]
                 time.sleep(0.05)
         time.sleep(rng.uniform(0.2, 1.5))
-        if (agents := agents_of(tmp_path)) and rng.random() < 0.7:
+        if (agents := agents_of(tmp_path / "cache")) and rng.random() < 0.7:
             with suppress(ProcessLookupError):
                 os.kill(rng.choice(agents), signal.SIGKILL)
                 deaths["agents"] += 1
@@ -488,4 +465,4 @@ def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
     first, second = (hg.load_run(tmp_path / name / "PDG-NDS.npz") for name in ("calm", "killed"))
     assert first.x.tobytes() == second.x.tobytes()
     assert first.error.tobytes() == second.error.tobytes()
-    assert agents_of(tmp_path) == []
+    assert agents_of(tmp_path / "cache") == []

@@ -69,8 +69,9 @@ def test_gradient_is_the_central_difference_of_the_value(kind, seed, m, n, d):
         )
 
 
-@settings(max_examples=20, deadline=None)
-@given(**shapes)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("m", "n", "d"), [(1, 1, 1), (3, 4, 2)])  # every shape is compiled
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_gradient_in_numpy_in_jax_and_by_autodiff_agree(kind, seed, m, n, d):
     problem = example(kind, seed, m, n, d)
     theta = np.random.default_rng(seed + 1).normal(size=(m, d))

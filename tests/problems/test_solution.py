@@ -14,8 +14,12 @@ def squares(theta, data):
     return jnp.sum((data["X"] @ theta - data["y"]) ** 2)
 
 
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+# every list of sizes is compiled: fewer and more rows than dimensions, equal and unequal agents
+SIZES = [[2], [1, 3], [4, 4, 4]]
+
+
+@settings(max_examples=9, deadline=None)
+@given(seed=st.integers(0, 10**6), sizes=st.sampled_from(SIZES))
 def test_newton_equals_least_squares_of_least_norm(seed, sizes):
     rng = np.random.default_rng(seed)
     data = [{"X": rng.normal(size=(n, 5)), "y": rng.normal(size=n)} for n in sizes]

@@ -14,6 +14,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import InputError
 from support import cases
+from support.studies import study_text
 
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
@@ -87,23 +88,11 @@ def test_transcripts_and_agents_alone_are_not_continued(tmp_path):
             run(hg.PDGDS(), checkpoint=tmp_path, **options)
 
 
-STUDY = """
-[network]
-graph = "ring"
-n_agents = 50
-[problem]
-kind = "estimation"
-s = 20
-d = 30
-[[algorithm]]
-name = "DGD"
-[[algorithm]]
-name = "PDGDS"
-[run]
-iterations = 30000
-record_every = 100
-trials = 20
-"""
+STUDY = study_text(
+    {"DGD": None, "PDGDS": None}, network={"graph": "ring", "n_agents": 50},
+    problem={"kind": "estimation", "s": 20, "d": 30}, iterations=30_000, record_every=100,
+    trials=20,
+)  # fmt: skip
 
 
 def hushgrad(folder, *arguments):

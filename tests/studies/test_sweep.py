@@ -7,26 +7,10 @@ import pytest
 
 from hushgrad.errors import StudyError
 from hushgrad.studies import parse_study
+from support.studies import study_text
 
-TEXT = """
-[network]
-graph = "ring"
-n_agents = 4
-[problem]
-kind = "rendezvous"
-[[algorithm]]
-name = "PDGNDS"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "EXTRA"
-stepsize = { kind = "constant", value = 0.1 }
-[[algorithm]]
-name = "PDGDS"
-[run]
-iterations = 6
-engine = "agents"
-[sweep]
-"""
+ALGORITHMS = {"PDGNDS": 0.1, "EXTRA": 0.1, "PDGDS": None}
+TEXT = study_text(ALGORITHMS, iterations=6, engine="agents") + "[sweep]\n"
 WATCHED = ("algorithm", "median_error", "worst_error", "converged", "iterations_to_1e-6")
 
 
@@ -114,14 +98,14 @@ def test_progress_counts_the_whole_sweep_and_ends_at_its_end():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('"netwrk.graph" = ["ring"]', r'19: sweep.netwrk.graph does not .*Did you mean "network"'),
-        ('"run.seed" = 3', r"19: sweep.run.seed = 3 is not a list"),
-        ('"run.seed" = []', r"19: sweep.run.seed = \[\] is not a list"),
+        ('"netwrk.graph" = ["ring"]', r'18: sweep.netwrk.graph does not .*Did you mean "network"'),
+        ('"run.seed" = 3', r"18: sweep.run.seed = 3 is not a list"),
+        ('"run.seed" = []', r"18: sweep.run.seed = \[\] is not a list"),
         ('"algorithm.stepsize.valeu" = [1]', r'is a key of no algorithm.*Did you mean "value"'),
         ('"algorithm[7].form" = ["lazy"]', r"means no algorithm.*Allowed: 0, 1, 2, PDGNDS, EXTRA"),
         ('"algorithm[PDGND].form" = ["lazy"]', r'Did you mean "PDGNDS"'),
         ('"algorithm.split.scale" = [1.0]', r"Write split into \[\[algorithm\]\]"),
-        ('"network.graph" = ["ring", "rign"]', r"19: sweep row 1 \(.*\): network.graph = .rign"),
+        ('"network.graph" = ["ring", "rign"]', r"18: sweep row 1 \(.*\): network.graph = .rign"),
         ('"network.mixing.row" = ["uniform_row"]', r"leads into network.mixing, which is not"),
         ("", r"sweep needs at least one line"),
     ],

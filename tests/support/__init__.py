@@ -1,1 +1,1 @@
-"""Helpers that tests share."""
+"""Modules that several tests share; `pythonpath` in pyproject.toml makes them importable."""

@@ -1,4 +1,4 @@
-"""A whole network of agents in one event loop, for tests: keys, configurations, links."""
+"""Deployed agents in one event loop, with their keys and configurations, for network tests."""
 
 import asyncio
 import socket

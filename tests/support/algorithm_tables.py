@@ -1,4 +1,4 @@
-"""Every algorithm as the table of a study or of an agent's file."""
+"""Every algorithm as the table of a study or of an agent's file, for tests that start networks."""
 
 import hushgrad as hg
 

@@ -1,4 +1,6 @@
-"""Networks and neighbours that do not behave: a proxy that fails, a peer that says anything."""
+"""Networks and neighbours that do not behave, for tests of faults and of security: a proxy that
+fails, a neighbour that sends any bytes.
+"""
 
 import asyncio
 import json

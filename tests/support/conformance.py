@@ -3,6 +3,7 @@
 A new algorithm adds one row to `ROWS` and, in dense.py, its recursion.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -83,16 +84,25 @@ ROWS = {
 }  # fmt: skip
 
 
+@functools.cache
+def reference(row, network, trial):
+    """x^1 … x^K of the dense recursion, (K, m, d)."""
+    return row.reference(Truth(network, trial))
+
+
 def assert_same(got, reference):
     scale = np.maximum(1.0, np.abs(reference).max(axis=(1, 2), keepdims=True))
     assert got.shape == reference.shape
     assert (np.abs(got - reference) / scale).max() < 1e-12
 
 
-def networks():
+def _networks():
     for name, row in ROWS.items():
         yield pytest.param(row, cases.undirected(), id=f"{name}-undirected")
         if all(kind != "symmetric" for kind in row.algorithm.needs.values()):
             yield pytest.param(row, cases.nonsymmetric(), id=f"{name}-nonsymmetric")
         if row.directed:
             yield pytest.param(row, cases.directed(), id=f"{name}-directed")
+
+
+NETWORKS = list(_networks())  # every row with the networks that its algorithm serves

@@ -1,4 +1,5 @@
-"""Dense matrix recursions, each from its paper, sharing nothing with the library but `draws`.
+"""Dense matrix recursions, each from its paper: the oracle of every driver. They share nothing with
+the library but `draws`.
 
 Every function returns x^1 … x^K as (K, m, d). `lam(k)` gives (m, 1) stepsizes, `B(k)` an (m, m)
 matrix, both for the library's step k = 0, 1, …
@@ -19,13 +20,14 @@ class Coins:
         self.keys = {s: draws.agent_keys(trial_key, np.arange(m), s) for s in Stream}
         self.public = draws.agent_keys(trial_key, [draws.PUBLIC], Stream.COIN)
 
-    def u(self, stream, agent, k, slot):
-        key = tuple(word[agent, :1] for word in self.keys[stream])
-        counter = (np.array([k], np.uint32), np.array([slot], np.uint32))
-        return float(draws.uniforms(key, counter)[0])
+    def u(self, stream, agents, k, slots):
+        """One draw for each pair of an agent and a slot."""
+        key = tuple(word[agents, 0] for word in self.keys[stream])
+        return draws.uniforms(key, (np.full(len(agents), k, np.uint32), slots.astype(np.uint32)))
 
     def rho(self, k):
-        return np.array([[self.u(Stream.STEPSIZE, i, k, 0)] for i in range(self.m)])
+        every = np.arange(self.m)
+        return self.u(Stream.STEPSIZE, every, k, 0 * every)[:, None]
 
     def coin(self, k):
         key = tuple(word[0, :1] for word in self.public)
@@ -34,9 +36,9 @@ class Coins:
     def B(self, k, support, stream=Stream.SPLIT):
         """support[i, j]: j may give to i; slots count an agent's receivers in order of number."""
         B = np.zeros((self.m, self.m))
-        for j in range(self.m):
-            for slot, i in enumerate(np.flatnonzero(support[:, j])):
-                B[i, j] = self.u(stream, j, k, slot)
+        senders, receivers = np.nonzero(support.T)  # sorted by sender, then by receiver
+        first = np.searchsorted(senders, senders)  # where the receivers of each sender begin
+        B[receivers, senders] = self.u(stream, senders, k, np.arange(len(senders)) - first)
         return B / B.sum(0)
 
 

@@ -1,4 +1,6 @@
-"""A network of agents without I/O but their journals, for tests: any order of events, any crash."""
+"""A network of agents in one thread, without I/O but their journals. Tests of the protocol and of
+the journal choose any order of events and any crash.
+"""
 
 import random
 from dataclasses import replace
@@ -81,7 +83,7 @@ class MessageNetwork:
         self.rng = random.Random(seed)
         self.directory, self.x0, self.node = directory, np.asarray(x0), node
         self.run = RunConfig(
-            id="pond", algorithm=algorithm, iterations=iterations, dim=problem.dim,
+            id="messages", algorithm=algorithm, iterations=iterations, dim=problem.dim,
             n_agents=network.n_agents,
         )  # fmt: skip
         self.locals = local_agents(algorithm, problem, network, seed=5, trial=0)

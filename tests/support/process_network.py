@@ -1,4 +1,6 @@
-"""Agents as processes of their own, from keys and files on disk, with a tape each (tapped.py)."""
+"""A network of agents that are processes of their own, from keys and files on disk. Tests of faults
+and of the transport kill, stop and start them, and read the tape that recorded_agent.py writes.
+"""
 
 import multiprocessing
 import os
@@ -61,7 +63,7 @@ def ports(n):
 
 @dataclass
 class Tape:
-    """What one agent said and was, over all its incarnations."""
+    """The messages and the iterates of one agent, over all its incarnations."""
 
     sent: dict[tuple[int, int], set[str]]  # (receiver, round) → digests
     iterates: dict[int, set[str]]  # k → bits of θ̂
@@ -176,7 +178,7 @@ def write_network(
     keys=None,
     **options,
 ):
-    """Write everything that the agents of a crew need; options of [run] and of [agent]."""
+    """Write the files of all agents; options of [run] and of [agent]."""
     n = 1 + max(max(edge) for edge in edges)
     network = ProcessNetwork(directory, n)
     keys = keys or directory / "keys"
@@ -236,7 +238,7 @@ def _partners(algorithm, j, n, keys):
 
 
 def twin(network, directory):
-    """The same crew elsewhere, with the same secrets; both before their first start."""
+    """The same network in another directory, with the same secrets; before the first start."""
     for j in range(network.n_agents):
         StateDirectory(network.state(j), run="chaos", agent=name(j)).close()
     shutil.copytree(network.directory, directory)

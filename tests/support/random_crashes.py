@@ -1,4 +1,6 @@
-"""Three agents in one event loop, in several runs if need be, and all that they ever were."""
+"""Three agents in one event loop, over several runs if need be, and every iterate that they had.
+Tests of faults and of security disturb the agents and compare the iterates with a calm run's.
+"""
 
 import asyncio
 
@@ -12,7 +14,7 @@ FRESH = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.2))
 
 
 class Life:
-    """Runs of the same agents: their configurations, their gradients, what they were."""
+    """Runs of the same agents: their configurations, gradients and iterates."""
 
     def __init__(self, directory, keys, algorithm=FRESH, *, tls=True, iterations=120, **options):
         options = {"heartbeat": 0.2, "max_wait": 20.0} | options

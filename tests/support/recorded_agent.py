@@ -1,5 +1,5 @@
-"""`hushgrad …` in a process of its own, with a tape: every message before it is sent, every iterate
-once it is durable. Lines of the tape, written in one piece each:
+"""The command `hushgrad …` in a process that process_network.py forks, with a tape. The tape gets
+every message before it is sent, and every iterate once it is durable; a line each, in one piece:
 
     S  receiver  round  digest of the frame
     X  k  θ̂ in hex
@@ -44,18 +44,18 @@ def record(tape):
     def note_iterate(rounds):
         write("X", rounds.machine.k, rounds.machine.x.tobytes().hex())
 
-    def send(link, frame, untapped=Connection.send):
+    def send(link, frame, original=Connection.send):
         _, _, kind, _, round_, _, _ = HEADER.unpack_from(frame)
         if kind == FrameKind.DATA:
             write("S", link.peer.number, round_, digest(frame).hex())
-        untapped(link, frame)
+        original(link, frame)
 
-    def begin(rounds, untapped=Rounds.begin):
-        untapped(rounds)
+    def begin(rounds, original=Rounds.begin):
+        original(rounds)
         note_iterate(rounds)
 
-    def advance(rounds, inbox, untapped=Rounds.advance):
-        has_ended = untapped(rounds, inbox)
+    def advance(rounds, inbox, original=Rounds.advance):
+        has_ended = original(rounds, inbox)
         if has_ended:
             note_iterate(rounds)
         return has_ended
@@ -71,7 +71,7 @@ def break_disk():
         _break_write(int(os.environ["FULL"]), 0.5, _no_space)
 
 
-def _break_write(at, share, fail, untapped=os.pwritev):
+def _break_write(at, share, fail, original=os.pwritev):
     """Let pwritev, and pwrite, which writes the rest of it, do their work up to the call number
     `at`, and of that a share.
     """
@@ -79,10 +79,10 @@ def _break_write(at, share, fail, untapped=os.pwritev):
 
     def pwritev(file, pieces, place):
         if (n := next(calls)) < at:
-            return untapped(file, pieces, place)
+            return original(file, pieces, place)
         if n == at:
             content = b"".join(pieces)
-            untapped(file, [content[: int(share * len(content))]], place)
+            original(file, [content[: int(share * len(content))]], place)
         return fail()
 
     def pwrite(file, content, place):

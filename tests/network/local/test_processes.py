@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import stat
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +149,7 @@ def test_agents_that_are_killed_are_started_again_and_nothing_shows_it(tmp_path)
         np.testing.assert_array_equal(every[0][1], every[1][1])
 
 
-def test_an_agent_that_fails_ends_all_and_its_log_is_shown(tmp_path):
+def test_an_agent_that_fails_ends_all_and_its_log_is_shown(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text(
         "def loss(theta, data):\n    return ((theta - data) ** 2).sum()\n"
         "def gradient(theta, data):\n"
@@ -158,11 +157,9 @@ def test_an_agent_that_fails_ends_all_and_its_log_is_shown(tmp_path):
         "        raise RuntimeError('the sensor is gone')\n"
         "    return 2 * (theta - data)\n"
     )
-    sys.path.insert(0, str(tmp_path))
-    try:
-        import broken
-    finally:
-        sys.path.remove(str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    import broken
+
     problem = hg.Problem(
         broken.loss, np.arange(6.0).reshape(3, 2), gradient=broken.gradient, solution=[2.0, 3.0],
         smoothness=2.0,
@@ -243,7 +240,7 @@ def test_of_one_network_there_is_one_at_a_time(tmp_path, monkeypatch):
 def test_a_function_is_found_by_its_place_and_a_lambda_has_none():
     assert reference_to(cases.undirected) == "support.cases:undirected"
     assert reference_to(json.dumps) == "json:dumps"
-    for homeless in (lambda: 0, cases.Quadratics().loss, Killer(1)):
+    for homeless in (lambda: 0, cases.Quadratics().g, Killer(1)):
         assert reference_to(homeless) is None
 
 

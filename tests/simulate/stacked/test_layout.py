@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import hushgrad as hg
 from hushgrad.simulate.stacked.layout import Layout, bucket_widths
+from support import cases, dense
 
 GRAPHS = [
     hg.graphs.complete(1),
@@ -70,10 +71,7 @@ def test_buckets_fit_everyone_and_waste_little(degrees):
 
 @pytest.mark.parametrize("graph", [g for g in GRAPHS if not g.is_directed], ids=repr)
 def test_any_undirected_graph_runs_like_its_dense_recursion(graph):
-    import cases
-    import dense
-
-    q = cases.Quadratics(m=graph.n_agents, d=2)
+    q = cases.Quadratics(m=graph.n_agents, d=2, by_hand=True)
     network = hg.Network(graph)
     W = network.matrix()
     coins = dense.Coins(1, 0, graph.n_agents)

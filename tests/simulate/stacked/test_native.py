@@ -10,7 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 import hushgrad as hg  # noqa: E402
 from hushgrad import draws  # noqa: E402
 from hushgrad.problems import losses, quadratic  # noqa: E402
-from hushgrad.simulate import compiler, native  # noqa: E402
+from hushgrad.simulate.stacked import compiler, native  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not native.is_available(), reason="no C compiler: XLA does this work by itself"
@@ -144,13 +144,13 @@ def test_a_users_loss_has_the_gradient_of_autodiff(loss):
 LARGE = 150  # agents, in 20 dimensions: enough for native loops
 
 
-def large(algorithm, **settings):
+def large(algorithm, iterations=30, **settings):
     directed = not algorithm.undirected and "W" not in algorithm.needs
     graph = (
         hg.graphs.exponential(LARGE) if directed else hg.graphs.small_world(LARGE, 4, 0.1, seed=1)
     )
     problem = hg.problems.estimation(n_agents=LARGE, s=4, d=20)
-    return hg.run(algorithm, problem, hg.Network(graph), iterations=30, **settings)
+    return hg.run(algorithm, problem, hg.Network(graph), iterations=iterations, **settings)
 
 
 SPLITS = [hg.splits.private_constant(), hg.splits.isotropic(0.5), hg.splits.identity()]
@@ -166,22 +166,50 @@ METHODS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
-@pytest.mark.parametrize("method", METHODS, ids=lambda a: f"{a.label} {getattr(a, 'split', '')}")
-def test_a_large_run_is_that_of_xla_alone(method, monkeypatch):
-    calls = []
-    mix = native.mix
+FEW = (hg.PDGNDS, hg.AB)  # weighed by senders on links that go both ways, by both on directed ones
+
+
+def named(method):
+    return f"{method.label} {getattr(method, 'split', '')}"
+
+
+@pytest.fixture
+def mixed(monkeypatch):
+    """One entry for every native product that is compiled into a program."""
+    calls, mix = [], native.mix
     monkeypatch.setattr(native, "mix", lambda *a, **b: calls.append(1) or mix(*a, **b))
-    with_native = large(method)
-    recorded = large(method, transcript=True)
-    assert calls
-    calls.clear()
+    return calls
+
+
+@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
+@pytest.mark.parametrize("method", METHODS, ids=named)
+def test_a_large_run_is_that_of_the_agents_one_by_one(method, mixed):
+    got = large(method, iterations=10).x
+    assert mixed
+    expected = large(method, iterations=10, engine="agents").x
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(cls(stepsize=hg.stepsizes.constant(0.01)) for cls in FEW),
+        *(pytest.param(a, marks=pytest.mark.slow) for a in METHODS if type(a) not in FEW),
+        *(pytest.param(a, marks=pytest.mark.slow) for a in METHODS[-4:]),
+    ],
+    ids=named,
+)
+def test_a_large_run_is_that_of_xla_alone_recorded_or_not(method, mixed, monkeypatch):
+    with_native, recorded = large(method), large(method, transcript=True)
+    assert mixed
+    mixed.clear()
     monkeypatch.setattr(native, "is_available", lambda: False)
     alone = large(method)
-    assert not calls
+    assert not mixed
     scale = np.abs(alone.x).max()
-    np.testing.assert_allclose(with_native.x, alone.x, atol=1e-12 * scale)
-    np.testing.assert_allclose(recorded.x, alone.x, atol=1e-12 * scale)
+    np.testing.assert_allclose(with_native.x, alone.x, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(recorded.x, alone.x, rtol=0, atol=1e-12 * scale)
 
 
 def test_sampling_more_often_changes_no_bit_of_a_large_run():
