@@ -174,7 +174,9 @@ def decode_due(whole: bytes, round_: int, start: int) -> Data | None:
     `start` is where numbers begin. None leaves it to others to say what else it is.
     """
     length = len(whole) - HEADER.size
-    if whole[: HEADER.size] != HEADER.pack(MAGIC, VERSION, _DATA, 0, round_, length, 1):
+    if len(whole) < start or whole[: HEADER.size] != HEADER.pack(
+        MAGIC, VERSION, _DATA, 0, round_, length, 1
+    ):
         return None
     numbers, are_finite = _read(whole, start)
     if not are_finite:
