@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hushgrad.privacy.coalitions import Coalition
-from hushgrad.privacy.verdict import Evidence, Verdict, best, verdict
+from hushgrad.privacy.verdict import Evidence, Verdict, best, severity, verdict
 from hushgrad.simulate.export import strict_json
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
@@ -140,7 +140,7 @@ class Audit:
 
 def _severity(finding: Finding) -> tuple[int, float]:
     by = finding.best
-    return _ORDER.index(finding.exposure), math.inf if by is None else by.error
+    return _ORDER.index(finding.exposure), math.inf if by is None else severity(by)
 
 
 def _finding(stored: dict[str, Any]) -> Finding:

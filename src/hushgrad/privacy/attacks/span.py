@@ -183,9 +183,13 @@ def _directions(view: View, target: int, lines: Lines) -> tuple[Estimate, ...]:
     deviation = view.algorithm.schedule.deviation
     if not isinstance(deviation, Harmonic | Geometric) or deviation.drawn == "once":
         return ()
-    late = (lines.u * lines.length[:, None])[-_LATE:]
-    axis = np.linalg.eigh(late.T @ late)[1][:, -1]  # long steps are those that ϱ makes
-    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axis),)
+    known = np.where(np.isfinite(lines.noise), lines.length, 0.0)  # the rest is rounding
+    late = (lines.u * known[:, None])[-_LATE:]
+    if not late.any():
+        return ()
+    # long steps are those that ϱ makes
+    axes = np.linalg.svd(late / np.abs(late).max(), full_matrices=False)[2]
+    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axes[0]),)
 
 
 def _estimates(view: View, target: int, path: Path) -> tuple[Estimate, ...]:
