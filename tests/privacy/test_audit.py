@@ -18,6 +18,7 @@ from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.findings import Audit
 from hushgrad.privacy.page import page
 from hushgrad.privacy.verdict import Evidence
+from hushgrad.simulate.run import driver_of
 
 STEP = hg.stepsizes.constant(0.1)
 BASELINES = [
@@ -272,6 +273,32 @@ def test_a_run_without_transcript_is_run_again_with_the_same_result():
     without = hg.audit(record(BASELINES[1], transcript=False, **options), trial=1)
     assert with_it == without
     assert without.trial == 7
+
+
+class Elsewhere:
+    """A driver of one's own: agents alone, moved by something afterwards."""
+
+    def __init__(self, moved=0.0):
+        self.moved = moved
+
+    def __call__(self, order):
+        outcome = driver_of("agents")(order)
+        return replace(outcome, x=outcome.x + self.moved)
+
+
+def test_a_run_of_a_driver_is_run_again_by_agents_with_the_same_result():
+    options = {"transcript": False, "trials": [2, 5]}
+    by_agents = hg.audit(record(PAPER[1], **options), trial=1)
+    driven = record(PAPER[1], **options, driver=Elsewhere())
+    assert driven.config["engine"] == "elsewhere"
+    assert hg.audit(driven, trial=1) == by_agents
+    assert by_agents.trial == 5
+
+
+def test_a_run_of_a_driver_that_does_something_else_is_refused_with_the_way_out():
+    driven = record(PAPER[1], transcript=False, driver=Elsewhere(moved=0.01))
+    with pytest.raises(PrivacyError, match=r"'elsewhere', ends 1\.0e-02 away .* transcript=True"):
+        hg.audit(driven)
 
 
 def test_accuracy_and_speed_are_those_of_the_run():

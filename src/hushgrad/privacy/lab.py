@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks import Attack, Estimate
@@ -16,7 +18,10 @@ from hushgrad.privacy.truth import Truth
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
 from hushgrad.privacy.view import Own, View
 from hushgrad.simulate.result import Run
+from hushgrad.simulate.run import ENGINES
 from hushgrad.simulate.run import run as simulate
+
+_SAME = 1e-6  # of the largest number: rounding of another driver is far below, another run above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +182,16 @@ def recorded(run: Run, trial: int) -> tuple[Run, int]:
             f"an audit needs the run's algorithm, problem and network, but {run!r} was loaded from "
             "a file, which keeps neither. Run it again with hg.run(…), then audit that."
         )
+    engine = run.config["engine"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RiskWarning)  # the run itself has warned
         again = simulate(
             run.algorithm,
             run.problem,
             run.network,
-            iterations=run.config["iterations"],
+            iterations=int(run.iterations[-1]),
             record_every=run.config["record_every"],
-            engine=run.config["engine"],
+            engine=engine if engine in ENGINES else "agents",  # agents of a driver compute alike
             trials=[int(run.trials[trial])],
             seed=run.seed,
             x0=run.x0[trial],
@@ -193,4 +199,18 @@ def recorded(run: Run, trial: int) -> tuple[Run, int]:
             transcript=True,
             progress=False,
         )
+    if engine not in ENGINES:
+        _check_same(run, again, trial)
     return again, 0
+
+
+def _check_same(run: Run, again: Run, trial: int) -> None:
+    """A driver is anybody's: agents must end where it ended before their messages stand for its."""
+    size = np.abs(run.x[trial]).max()
+    off = np.abs(again.x[0] - run.x[trial]).max()
+    if not off <= _SAME * max(size, 1e-300):
+        raise PrivacyError(
+            f"an audit repeats a run to hear its messages, but {run.label}, run by the driver "
+            f"{run.config['engine']!r}, ends {off:.1e} away from the same run with "
+            'engine="agents". Run it with engine="agents" and transcript=True, then audit that.'
+        )
