@@ -10,7 +10,7 @@ CANDIDATES = $(PYTHON) python3.14 python3.13 python3.12 python3 $(wildcard $(HOM
 FIND_PYTHON = for p in $(CANDIDATES); do \
 	  if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then echo "$$p"; exit 0; fi; done; exit 1
 
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-all test-blas lint format bench docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,13 @@ test: $(VENV)/.dev  ## the tests, without the long studies
 
 test-all: $(VENV)/.dev  ## every test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Kernels of OpenBLAS, and NumPy and XLA without AVX: all round differently.
+SENSITIVE = tests/test_docs.py tests/test_examples.py tests/privacy tests/test_exactness.py tests/test_equations.py
+test-blas: $(VENV)/.dev  ## the numerically sensitive tests, as other processors compute
+	for kernels in OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen \
+	  "OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3,X86_V4 XLA_FLAGS=--xla_cpu_max_isa=SSE4_2"; do \
+	  env $$kernels OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(SENSITIVE) || exit 1; done
 
 lint: $(VENV)/.dev  ## ruff (lint, format) and pyright, strict
 	$(BIN)/ruff check .

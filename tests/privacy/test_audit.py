@@ -4,17 +4,20 @@ import itertools
 import json
 import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import hushgrad as hg
 from hushgrad.errors import DivergedError, InputError, PrivacyError
-from hushgrad.privacy.attacks import ALL
+from hushgrad.privacy import Truth
+from hushgrad.privacy.attacks import ALL, Attack, Estimate
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.findings import Audit
+from hushgrad.privacy.page import page
 from hushgrad.privacy.verdict import Evidence
+from hushgrad.simulate.run import driver_of
 from support import cases
 
 STEP = hg.stepsizes.constant(0.1)
@@ -272,6 +275,32 @@ def test_a_run_without_transcript_is_run_again_with_the_same_result():
     assert without.trial == 7
 
 
+class Elsewhere:
+    """A driver of one's own: agents alone, moved by something afterwards."""
+
+    def __init__(self, moved=0.0):
+        self.moved = moved
+
+    def __call__(self, order):
+        outcome = driver_of("agents")(order)
+        return replace(outcome, x=outcome.x + self.moved)
+
+
+def test_a_run_of_a_driver_is_run_again_by_agents_with_the_same_result():
+    options = {"transcript": False, "trials": [2, 5]}
+    by_agents = hg.audit(record(PAPER[1], **options), trial=1)
+    driven = record(PAPER[1], **options, driver=Elsewhere())
+    assert driven.config["engine"] == "elsewhere"
+    assert hg.audit(driven, trial=1) == by_agents
+    assert by_agents.trial == 5
+
+
+def test_a_run_of_a_driver_that_does_something_else_is_refused_with_the_way_out():
+    driven = record(PAPER[1], transcript=False, driver=Elsewhere(moved=0.01))
+    with pytest.raises(PrivacyError, match=r"'elsewhere', ends 1\.0e-02 away .* transcript=True"):
+        hg.audit(driven)
+
+
 def test_accuracy_and_speed_are_those_of_the_run():
     run = record(BASELINES[1], iterations=400, record_every=1)
     audit = hg.audit(run, "eavesdropper", coalitions=False)
@@ -332,6 +361,98 @@ def test_every_attack_of_the_lab_has_a_name_of_its_own_and_says_what_it_does():
     assert len({a.name for a in ALL}) == len({a.title for a in ALL}) == len(ALL)
     for attack in ALL:
         assert attack.__doc__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stumbling(Attack):
+    """Raises where it is told to, and else finds nothing."""
+
+    error: Exception
+    place: str  # applies, call, or judge: an estimate that nobody can judge
+
+    name = "stumbling"
+    title = "Stumbling <b>"
+
+    def applies(self, view, target):
+        if self.place == "applies":
+            raise self.error
+        return
+
+    def __call__(self, view, target):
+        if self.place == "call":
+            raise self.error
+        wrong = np.ones((2, 7))
+        return (Estimate(attack=self.name, target=target, quantity="gradient", k=[0], value=wrong),)
+
+
+@pytest.mark.parametrize("place", ["applies", "call", "judge"])
+@pytest.mark.parametrize(
+    "error",
+    [np.linalg.LinAlgError("Singular\nmatrix"), FloatingPointError("x"), ValueError(), KeyError(3)],
+    ids=lambda e: type(e).__name__,
+)
+def test_an_attack_that_raises_ends_nothing_and_is_not_tried(place, error):
+    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=60)
+    without = hg.audit(run, attacks=[Flow()], agents=[0, 1])
+    audit = hg.audit(run, attacks=[Stumbling(error=error, place=place), Flow()], agents=[0, 1])
+    assert audit.coalitions == without.coalitions
+    for finding, same in zip(audit.findings, without.findings, strict=True):
+        assert list(finding.failed) == ["stumbling"]
+        assert replace(finding, failed={}) == same
+        if finding.exposure == "not recovered":
+            assert finding.verdict.endswith("tried, 1 failed)")
+    if place != "judge":
+        reason = {"LinAlgError": "LinAlgError: Singular", "ValueError": "ValueError"}
+        said = reason.get(type(error).__name__, f"{type(error).__name__}: {error}")
+        assert {f.failed["stumbling"] for f in audit.findings} == {said}
+        assert f"  stumbling: {said} (9 of 9 findings)" in audit.table()
+        assert f"stumbling: failed, {said}" in page([audit])
+    assert Audit.from_json(audit.to_json()) == audit
+
+
+def test_errors_of_numpy_in_an_attack_of_the_lab_fail_this_attack_only(monkeypatch):
+    """Singular values that do not converge, in the middle of Span and Objective fit."""
+    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=200)
+    before = hg.audit(run, "eavesdropper", coalitions=False)
+
+    def qr(*args, **options):
+        raise np.linalg.LinAlgError("Incorrect argument found in QR")
+
+    monkeypatch.setattr(np.linalg, "qr", qr)
+    after = hg.audit(run, "eavesdropper", coalitions=False)
+    assert not any(f.failed for f in before.findings)
+    for was, finding in zip(before.findings, after.findings, strict=True):
+        assert {"span", "objective-fit"} <= set(was.tried)
+        assert set(finding.tried) == set(was.tried) - {"span", "objective-fit"}
+        assert set(finding.failed) == {"span", "objective-fit"}
+        assert finding.refused == was.refused
+        assert {e.attack for e in finding.evidence} == {"flow"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfFew(Attack):
+    """Knows everything of agent 0; two colluders are one too many for it."""
+
+    truth: Truth
+
+    name = title = "of few"
+
+    def applies(self, view, target):
+        return None
+
+    def __call__(self, view, target):
+        if len(view.members) < 3:
+            raise ZeroDivisionError
+        g = self.truth.at_optimum[target]
+        of = {"attack": self.name, "target": target, "quantity": "gradient at optimum"}
+        return (Estimate(**of, value=g),)
+
+
+def test_a_coalition_is_not_called_the_smallest_where_an_attack_of_a_smaller_one_failed():
+    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=60)
+    attacks = [OfFew(truth=Truth(run))]
+    (coalition,) = hg.audit(run, attacks=attacks, agents=[0]).coalitions
+    assert str(coalition) == "agents 1, 2, 4, or fewer"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ Quick tests see a few random problems; the studies, marked slow, see many graphs
 seeds, and say how many.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.privacy import Curious, Eavesdropper, Knowledge, Truth
-from hushgrad.privacy.attacks import flow, fluctuations
+from hushgrad.privacy.attacks import flow, fluctuations, span
 from hushgrad.privacy.attacks.drift import Drift
 from hushgrad.privacy.attacks.flow import Flow
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
@@ -287,6 +288,67 @@ def test_rank_one_losses_leak_their_feature_and_no_position():
         assert set(got) == {"direction"}
         assert (1 - cosine(got["direction"].value, features[i])).max() < 1e-9
         assert ObjectiveFit()(view, i) == ()
+
+
+def sensors(algorithm, seed):
+    """The five sensors of examples/deploy: every one sees one direction only."""
+    rng = np.random.default_rng(seed)
+    angle = np.pi * np.arange(5) / 5
+    along = np.column_stack([np.cos(angle), np.sin(angle)])  # (5, 2)
+    features = rng.uniform(0.5, 1.5, (5, 20, 1)) * along[:, None]
+    answers = features @ [2.0, -1.0] + rng.normal(0, 0.05, (5, 20))
+    problem = hg.problems.estimation_from(features, answers, sigma=0)
+    return hg.run(
+        algorithm, problem, PAPER, iterations=210, seed=seed, transcript=True, engine="agents"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")  # x grows by 2^48 in PDG-DS
+@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("seed", [3, 7])
+def test_span_solves_a_system_that_the_messages_leave_open(name, seed, monkeypatch):
+    """Directions never turn: only the guesses decide, by more than rounding ever could."""
+    diagonals = []
+
+    def solve(R, known):
+        diagonals.append(np.abs(np.diag(R)).min())
+        return real(R, known)
+
+    real = np.linalg.solve
+    run = sensors(FAMILY[name], seed)
+    monkeypatch.setattr(np.linalg, "solve", solve)
+    for view, _, i in views(run, eavesdropper):
+        lines = span.lines_of(view, i)
+        still = replace(lines, u=np.broadcast_to(lines.u[5], lines.u.shape))
+        Span().path(view, i, lines)
+        assert not len(Span().path(view, i, still).k)
+    assert min(diagonals) > 100  # rounding is about 1 there
+
+
+@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("size", [1e-290, 1e-30, 1e30, 1e290])
+def test_span_solves_the_same_system_at_every_scale(name, size):
+    run = recorded(FAMILY[name], 0)
+    view = Knowledge.of(run, Eavesdropper())
+    lines, F = span.lines_of(view, 0), net_inflow(view, 0)[:100]
+    large = replace(lines, noise=size * lines.noise, combined=size * lines.combined)
+    x, off = span._solve(view, lines, F)
+    scaled, scaled_off = span._solve(view, large, size * F)
+    sure = off < 1e-6 * np.linalg.norm(x, axis=1)
+    assert sure.any()
+    np.testing.assert_allclose(scaled[sure] / size, x[sure], rtol=1e-6, atol=1e-6 * np.abs(x).max())
+    assert (np.abs(np.log(scaled_off / size / off)) < 1)[sure].all()
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_span_says_nothing_of_agents_that_said_nothing(name):
+    run = recorded(FAMILY[name], 0)
+    view = Knowledge.of(run, Eavesdropper())
+    lines, F = span.lines_of(view, 0), np.zeros((100, 2))
+    silent = replace(lines, combined=0 * lines.combined, noise=np.full_like(lines.noise, np.inf))
+    x, off = span._solve(view, silent, F)
+    assert not x.any()
+    assert np.isinf(off).all()
 
 
 @pytest.mark.parametrize("d", [2, 4, 20])

@@ -50,7 +50,8 @@ def audit(
     progress         True, False, a function (done, total), or None: a bar on a terminal
 
     A run without transcript is run again with one. An estimate counts if it is within 10 % of the
-    truth and clearly better than the best guess without messages.
+    truth and clearly better than the best guess without messages. An attack that raises an error
+    ends nothing: the finding names the error and does not count the attack as tried.
     """
     lab = Lab(run, trial=trial, attacks=tuple(ALL if attacks is None else attacks), at=at)
     targets = _targets(lab, agents)
@@ -118,6 +119,7 @@ def _finding(lab: Lab, target: int, kind: str, adversary: Adversary) -> Finding:
         evidence=outcome.evidence,
         tried=outcome.tried,
         refused=outcome.refused,
+        failed=outcome.failed,
         place=outcome.place,
     )
 

@@ -25,7 +25,7 @@ class Coalition:
 
     agent: int
     members: tuple[int, ...] | None  # None: nobody was found
-    is_smallest: bool  # False: the search was cut off, fewer may do
+    is_smallest: bool  # False: the search was cut off, or an attack in it failed; fewer may do
 
     def __str__(self) -> str:
         if self.members is None:
@@ -55,7 +55,10 @@ def _search(
         return bool(members) and lab.exposes(Curious(members), target, attacks)
 
     def found(members: frozenset[int], *, is_smallest: bool) -> Coalition:
-        return Coalition(agent=target, members=tuple(sorted(members)), is_smallest=is_smallest)
+        sure = len(members) == 1 or not lab.is_unsure(target)
+        return Coalition(
+            agent=target, members=tuple(sorted(members)), is_smallest=is_smallest and sure
+        )
 
     for member in sorted(pool):
         if expose(frozenset({member})):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from hushgrad.privacy.coalitions import Coalition
-from hushgrad.privacy.verdict import Evidence, Verdict, best, verdict
+from hushgrad.privacy.verdict import Evidence, Verdict, best, severity, verdict
 from hushgrad.report.export import strict_json
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
@@ -27,6 +27,7 @@ class Finding:
     tried: tuple[str, ...]  # attacks, by name
     refused: Mapping[str, str]  # attack: why it cannot be tried
     place: tuple[float, ...] | None = None  # of a rendezvous: p_i as recovered
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])  # attack: what ended it
 
     @property
     def exposure(self) -> Verdict:
@@ -40,9 +41,18 @@ class Finding:
     @property
     def verdict(self) -> str:
         """In plain words; that nothing was recovered says how much was tried."""
-        n = len(self.tried)
-        said = f" ({n} attack{'s' * (n != 1)} tried)" if self.exposure == "not recovered" else ""
-        return self.exposure + said
+        if self.exposure != "not recovered":
+            return self.exposure
+        return f"{self.exposure} ({effort(len(self.tried), len(self.failed))})"
+
+
+def effort(tried: int, failed: int) -> str:
+    """How many attacks were tried, and how many an error ended.
+
+    >>> effort(1, 0), effort(3, 2)
+    ('1 attack tried', '3 attacks tried, 2 failed')
+    """
+    return f"{tried} attack{'s' * (tried != 1)} tried" + f", {failed} failed" * (failed > 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +140,7 @@ class Audit:
 
 def _severity(finding: Finding) -> tuple[int, float]:
     by = finding.best
-    return _ORDER.index(finding.exposure), math.inf if by is None else by.error
+    return _ORDER.index(finding.exposure), math.inf if by is None else severity(by)
 
 
 def _finding(stored: dict[str, Any]) -> Finding:

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from hushgrad.errors import DivergedError, InputError, PrivacyError, RiskWarning
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
-from hushgrad.privacy.attacks import Attack
+from hushgrad.privacy.attacks import Attack, Estimate
 from hushgrad.privacy.knowledge import Knowledge, Own
 from hushgrad.privacy.places import recovered_place, true_places
 from hushgrad.privacy.truth import Truth
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
 from hushgrad.simulate.result import Run
+from hushgrad.simulate.run import ENGINES
 from hushgrad.simulate.run import run as simulate
+
+_SAME = 1e-6  # of the largest number: rounding of another driver is far below, another run above
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOutcome:
     """What one adversary gets of one agent."""
 
-    evidence: tuple[Evidence, ...]  # of every attack that could be tried
+    evidence: tuple[Evidence, ...]  # of every attack that was tried
     tried: tuple[str, ...]  # attacks, by name
     refused: Mapping[str, str]  # attack: why it cannot be tried
+    failed: Mapping[str, str]  # attack: the error that ended it
     place: tuple[float, ...] | None  # of a rendezvous: p_i as recovered
 
     @property
@@ -41,6 +48,20 @@ class AttackOutcome:
         return frozenset(e.attack for e in self.evidence if e.counts and e.quantity in SECRETS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attack on one agent: its estimates, judged, or why there are none."""
+
+    estimates: tuple[Estimate, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    refusal: str | None = None
+    failure: str | None = None
+
+    @property
+    def was_made(self) -> bool:
+        return self.refusal is None and self.failure is None
+
+
 class Lab:
     """One trial of a run, ready to be attacked."""
 
@@ -55,6 +76,7 @@ class Lab:
         self._views: tuple[Adversary, Knowledge] | None = None
         self._known: dict[int, Own] = {}
         self._outcomes: dict[tuple[Adversary, int], AttackOutcome] = {}
+        self._unsure: set[int] = set()  # agents on whom an attack of a coalition failed
 
     @cached_property
     def everything(self) -> Knowledge:
@@ -85,38 +107,63 @@ class Lab:
         return self._outcomes[adversary, target]
 
     def _attack(self, view: Knowledge, target: int) -> AttackOutcome:
-        refusals = {a.name: a.applies(view, target) for a in self.attacks}
-        tried = [a for a in self.attacks if refusals[a.name] is None]
-        estimates = [e for a in tried for e in a(view, target)]
-        evidence = tuple(judged for e in estimates for judged in self._judge(view, e))
+        attempts = [(a.name, self._attempt(a, view, target)) for a in self.attacks]
+        evidence = tuple(e for _, a in attempts for e in a.evidence)
         by = best(evidence)
         place = None
         if self.places is not None and by is not None and verdict(evidence) == "exposed":
+            estimates = [e for _, a in attempts for e in a.estimates]
             place = recovered_place(by.attack, estimates, self.truth.solution)
         return AttackOutcome(
             evidence=evidence,
-            tried=tuple(a.name for a in tried),
-            refused={name: reason for name, reason in refusals.items() if reason is not None},
+            tried=tuple(name for name, a in attempts if a.was_made),
+            refused={name: a.refusal for name, a in attempts if a.refusal is not None},
+            failed={name: a.failure for name, a in attempts if a.failure is not None},
             place=place,
         )
+
+    def _attempt(self, attack: Attack, view: Knowledge, target: int) -> Attempt:
+        """An attack that raises has failed: its error is a finding and ends nothing else."""
+        try:
+            refusal = attack.applies(view, target)
+            if refusal is not None:
+                return Attempt(refusal=refusal)
+            estimates = tuple(attack(view, target))
+            evidence = tuple(judged for e in estimates for judged in self._judge(view, e))
+        except Exception as error:  # attacks are anybody's code
+            return Attempt(failure=_told(error))
+        return Attempt(estimates=estimates, evidence=evidence)
 
     def exposes(self, coalition: Curious, target: int, names: Collection[str]) -> bool:
         """Whether a coalition exposes an agent by one of these attacks."""
         if (coalition, target) in self._outcomes:
             return self._outcomes[coalition, target].verdict == "exposed"
-        able = [a for a in self.attacks if a.name in names and self._can_try(a, coalition, target)]
-        return any(
-            judged.counts and judged.quantity in SECRETS
-            for attack in able
-            for e in attack(self.view(coalition), target)
-            for judged in self._judge(self.view(coalition), e)
-        )
+        for attack in self.attacks:
+            if attack.name in names and self._can_try(attack, coalition, target):
+                attempt = self._attempt(attack, self.view(coalition), target)
+                if any(e.counts and e.quantity in SECRETS for e in attempt.evidence):
+                    return True
+                if attempt.failure is not None:
+                    self._unsure.add(target)
+        return False
+
+    def is_unsure(self, target: int) -> bool:
+        """Whether an attack of a coalition failed, so that the coalition may do after all."""
+        return target in self._unsure
 
     def _can_try(self, attack: Attack, coalition: Curious, target: int) -> bool:
         """A question of who hears what: answered without making the coalition's view."""
         view = self.everything
         heard = replace(view, members=coalition.members, heard=coalition.hears(view.links))
-        return attack.applies(heard, target) is None
+        with suppress(Exception):  # the attempt itself tells the error
+            return attack.applies(heard, target) is None
+        return True
+
+
+def _told(error: Exception) -> str:
+    """An error in one line."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def recorded(run: Run, trial: int) -> tuple[Run, int]:
@@ -138,15 +185,16 @@ def recorded(run: Run, trial: int) -> tuple[Run, int]:
             f"an audit needs the run's algorithm, problem and network, but {run!r} was loaded from "
             "a file, which keeps neither. Run it again with hg.run(…), then audit that."
         )
+    engine = run.config["engine"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RiskWarning)  # the run itself has warned
         again = simulate(
             run.algorithm,
             run.problem,
             run.network,
-            iterations=run.config["iterations"],
+            iterations=int(run.iterations[-1]),
             record_every=run.config["record_every"],
-            engine=run.config["engine"],
+            engine=engine if engine in ENGINES else "agents",  # agents of a driver compute alike
             trials=[int(run.trials[trial])],
             seed=run.seed,
             x0=run.x0[trial],
@@ -154,4 +202,18 @@ def recorded(run: Run, trial: int) -> tuple[Run, int]:
             transcript=True,
             progress=False,
         )
+    if engine not in ENGINES:
+        _check_same(run, again, trial)
     return again, 0
+
+
+def _check_same(run: Run, again: Run, trial: int) -> None:
+    """A driver is anybody's: agents must end where it ended before their messages stand for its."""
+    size = np.abs(run.x[trial]).max()
+    off = np.abs(again.x[0] - run.x[trial]).max()
+    if not off <= _SAME * max(size, 1e-300):
+        raise PrivacyError(
+            f"an audit repeats a run to hear its messages, but {run.label}, run by the driver "
+            f"{run.config['engine']!r}, ends {off:.1e} away from the same run with "
+            'engine="agents". Run it with engine="agents" and transcript=True, then audit that.'
+        )

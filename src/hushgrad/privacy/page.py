@@ -206,9 +206,10 @@ def _list(attacks: Iterable[str]) -> str:
 
 
 def _reasons(finding: Finding) -> str:
-    told = {reason: [] for reason in finding.refused.values()}
-    for name, reason in finding.refused.items():
-        told[reason].append(title(name))
+    failed = {name: f"failed, {error}" for name, error in finding.failed.items()}
+    told: dict[str, list[str]] = {}
+    for name, reason in (failed | dict(finding.refused)).items():
+        told.setdefault(reason, []).append(title(name))
     return "".join(
         f"<small>{escape(', '.join(names))}: {escape(reason)}</small>"
         for reason, names in told.items()

@@ -12,6 +12,8 @@ from hushgrad.problems import Problem
 
 type Floats = NDArray[np.float64]
 
+_FLAT = 1e-6  # curvature against the largest: of a rendezvous all are the same
+
 
 def true_places(problem: Problem) -> Floats | None:
     """p_i (m, 2) of a rendezvous in the plane, else None."""
@@ -25,14 +27,14 @@ def recovered_place(
 ) -> tuple[float, ...] | None:
     """p_i from what an attack gave of g_i(θ) = 2(θ − p_i), or None."""
     positions = [(e.k, e.value) for e in estimates if e.quantity == "position" and e.k is not None]
-    for e in (e for e in estimates if e.attack == attack):
+    for e in (e for e in estimates if e.attack == attack and np.isfinite(e.value).all()):
         found: Floats | None = None
         if e.quantity == "data":
             found = e.value
         elif e.quantity == "gradient at optimum":
             found = theta - e.value / 2
         elif e.quantity == "objective":
-            found = -np.linalg.lstsq(e.value[:, :-1], e.value[:, -1], rcond=None)[0]
+            found = -np.linalg.lstsq(e.value[:, :-1], e.value[:, -1], rcond=_FLAT)[0]
         elif e.quantity == "gradient" and e.k is not None:
             for k, x in positions:
                 _, at_x, at_g = np.intersect1d(k, e.k, return_indices=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from hushgrad.privacy.attacks import ALL
-from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.findings import Audit, Finding, effort
 from hushgrad.privacy.verdict import DIRECTION, Evidence
 
 HEADINGS = ("agent", "adversary", "verdict", "by")
@@ -93,7 +94,17 @@ def counts(audit: Audit, kind: str) -> str:
     if said:
         return ", ".join(said)
     tried = max((len(f.tried) for f in worst), default=0)
-    return f"0 of {len(worst)} exposed ({tried} attack{'s' * (tried != 1)} tried)"
+    failed = max((len(f.failed) for f in worst), default=0)
+    return f"0 of {len(worst)} exposed ({effort(tried, failed)})"
+
+
+def failures(audit: Audit) -> list[str]:
+    """Every error that ended an attack, and how many findings had to do without the attack."""
+    errors = Counter(item for finding in audit.findings for item in finding.failed.items())
+    return [
+        f"{title(name)}: {error} ({n} of {len(audit.findings)} findings)"
+        for (name, error), n in errors.items()
+    ]
 
 
 def text_table(audit: Audit) -> str:
@@ -104,6 +115,9 @@ def text_table(audit: Audit) -> str:
     if audit.coalitions:
         lines += ["", "smallest coalition that exposes:"]
         lines += [f"  agent {c.agent}: {c}" for c in audit.coalitions]
+    if failed := failures(audit):
+        lines += ["", "attacks that failed, and so count as not tried:"]
+        lines += [f"  {line}" for line in failed]
     return "\n".join(lines)
 
 

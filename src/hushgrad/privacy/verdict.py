@@ -67,7 +67,7 @@ class Evidence:
         """Whether this is near the truth, and by more than luck."""
         if self.quantity == DIRECTION:
             return self.error <= ALIGNED and self.error < self.guess
-        return self.error <= min(EXPOSED, CLEAR * self.guess) and self.guess > 0
+        return self.error <= min(EXPOSED, CLEAR * self.guess) and self.guess > _EXACT
 
     @property
     def extent(self) -> float:
@@ -85,13 +85,18 @@ def verdict(evidence: Iterable[Evidence]) -> Verdict:
     return "direction exposed" if DIRECTION in counting else "not recovered"
 
 
+def severity(e: Evidence) -> float:
+    """The error, where smaller ones than _EXACT are alike: rounding prefers none of them."""
+    return max(e.error, _EXACT)
+
+
 def best(evidence: Iterable[Evidence]) -> Evidence | None:
     """What the verdict rests on: of what counts the most exact secret, of equally exact ones the
     largest, else a direction; where nothing counts, the attempt on a secret that came nearest.
     """
 
     def rank(e: Evidence) -> tuple[bool, bool, float, float]:
-        near = max(e.error, _EXACT) if e.counts else e.error / max(e.guess, 1e-300)
+        near = severity(e) if e.counts else e.error / max(e.guess, 1e-300)
         return not e.counts, e.quantity not in SECRETS, near, -e.extent
 
     return min((e for e in evidence if e.quantity in (*SECRETS, DIRECTION)), key=rank, default=None)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,8 @@ from hushgrad.simulate.transcript import Transcript
 SAMPLES = 200  # about as many as a picture shows
 
 type Engine = Literal["stacked", "agents"]
+
+ENGINES: tuple[Engine, ...] = get_args(Engine.__value__)
 
 
 def run(
@@ -79,7 +81,7 @@ def run(
         raise InputError(f"tolerance is a positive number, but tolerance = {tolerance!r}.")
     for reserved in {"error", "consensus"} & set(metrics or {}):
         raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")
-    if engine not in ("stacked", "agents"):
+    if engine not in ENGINES:
         raise InputError(
             f'an engine is "stacked" or "agents", but engine = {engine!r}. Processes are started '
             "from a study: hushgrad run study.toml --engine processes."

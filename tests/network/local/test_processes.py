@@ -67,6 +67,13 @@ def test_five_processes_of_pdg_nds_give_the_simulators_trajectory(tmp_path):
     np.testing.assert_array_equal([result.theta for result in results], got.x[0])
 
 
+def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(tmp_path):
+    network, problem = hg.Network(hg.graphs.path(3)), estimation(3)
+    got = run(tmp_path, PDGNDS, network, problem, iterations=60)
+    same = simulated(PDGNDS, network, problem, iterations=60, engine="agents")
+    assert hg.audit(got) == hg.audit(same)
+
+
 def test_nobodys_directory_holds_what_is_anothers(tmp_path):
     problem = estimation(3)
     run(tmp_path, {"name": "DGD"}, hg.Network(hg.graphs.path(3)), problem, iterations=2)

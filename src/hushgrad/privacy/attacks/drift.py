@@ -63,6 +63,9 @@ class Drift(Attack):
             return "the mean of the splits is private"
         if view.iterations < _LEAST:
             return f"needs {_LEAST} iterations, the run has {view.iterations}"
+        heard = window(stepsizes(view))
+        if heard.stop - heard.start < _LEAST // 4:
+            return f"stepsizes are lost in rounding after {heard.stop} iterations"
         free, inverse, design = _equations(view)
         row = inverse[free.index(target)] @ design
         row[free.index(target)] -= 1.0

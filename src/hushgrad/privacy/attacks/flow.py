@@ -51,6 +51,7 @@ _TAIL = 20  # the last 1/20 of the iterations is the end of a run
 _WINDOWS = 12
 _OLDEST = 200  # windows begin at 1/200 of the run: later than the transient, long in ratio
 _DIRECTIONS = 2  # in which the approach to θ* is taken out
+_RIDGE = 1e-9  # of what x weighs in a window: an approach that is smaller is not told from rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +87,12 @@ def _regressed(view: Knowledge, target: int) -> Floats:
     approach = (s * lam) @ (x - x[-max(1, view.iterations // _TAIL) :].mean(axis=0))
     axes = np.linalg.svd(approach, full_matrices=False)[2][:_DIRECTIONS]
     design = np.column_stack([s @ lam, approach @ axes.T])
+    ridge = _RIDGE * np.abs(x).max() * (s @ lam * middle[:, 0]).max()
+    held = ridge * np.eye(design.shape[1])[1:]  # so that no column is ever nothing but rounding
     # later windows are more exact, in proportion to k
-    return np.linalg.lstsq(design * middle, steps * middle, rcond=None)[0][0]
+    rows = np.concatenate([design * middle, held])
+    sums = np.concatenate([steps * middle, np.zeros((len(held), view.dim))])
+    return np.linalg.lstsq(rows, sums, rcond=None)[0][0]
 
 
 def summed_by_parts(s: Floats, F: Floats, x: Floats) -> Floats:

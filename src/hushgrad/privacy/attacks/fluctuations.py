@@ -104,8 +104,8 @@ def window(sizes: Floats) -> slice:
 def is_steady(r: Floats) -> bool:
     """Whether r (n, pairs, d) fluctuates alike early and late: no course is left in it."""
     half = len(r) // 2
-    ratio = (r[half:] ** 2).mean(axis=(0, 2)) / (r[:half] ** 2).mean(axis=(0, 2))
-    return bool((np.abs(np.log(ratio)) < 2 * np.log(_STEADY)).all())
+    late, early = (r[half:] ** 2).mean(axis=(0, 2)), (r[:half] ** 2).mean(axis=(0, 2))
+    return bool(((late < _STEADY**2 * early) & (early < _STEADY**2 * late)).all())
 
 
 def without_course(r: Floats, heard: slice) -> Floats:
@@ -155,14 +155,19 @@ def mean_response(view: Knowledge, pairs: Sequence[Pair]) -> Floats:
     for a in range(m):
         for i, weight in mean_weights(view, a).items():
             E_B[i, a] = weight
-    rest = -np.linalg.pinv(np.eye(m) - W) @ E_B  # (I − W) ε = −E[B] g off the common part
+    # (I − W) ε = −E[B] g off the common part, which 11ᵀ/m makes regular and no difference shows
+    rest = -np.linalg.solve(np.eye(m) - W + 1.0 / m, E_B)
     return np.stack(
         [W[j, i] * (rest[i] - rest[j]) - E_B[j, i] * (np.arange(m) == i) for j, i in pairs]
     )
 
 
 def _propagation(view: Knowledge, z: Complex) -> Complex:
-    """X = −(zI − P + V/z)⁻¹, (frequencies, m, m)."""
+    """X = −(zI − P + V/z)⁻¹ up to its common part, (frequencies, m, m).
+
+    Agents see differences only. Slow common changes would make the matrix all but singular, so
+    11ᵀ/m is taken off: it moves the common eigenvalue, z − 1 or z − 2 + 1/z, away from zero.
+    """
     W, eye = mixing(view), np.eye(view.n_agents)
     P, V = {
         (False, False): (W, 0 * W),
@@ -170,7 +175,7 @@ def _propagation(view: Knowledge, z: Complex) -> Complex:
         (True, True): (2 * W, W @ W),
     }[is_two_step(view), is_square(view)]
     z = z[:, None, None]
-    return -np.linalg.inv(z * eye - P + V / z)
+    return -np.linalg.inv(z * eye - P + V / z - 1.0 / len(W))
 
 
 def _input_spectrum(view: Knowledge, n: int, omega: Floats) -> Floats:

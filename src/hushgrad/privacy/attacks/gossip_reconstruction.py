@@ -51,6 +51,7 @@ from hushgrad.privacy.knowledge import Knowledge
 type Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # singular values below this part of the largest are rounding
+_WILD = 1e6  # a drift beside which nothing is known: of members, too, who start at their minimum
 _SAME = 1e-12  # relative difference of starting points that counts as rounding
 _X = Broadcast(letter="W")
 
@@ -168,4 +169,5 @@ def _early_gradients(view: Knowledge, rounds: int) -> tuple[Floats, Floats]:
 def _drift(view: Knowledge, rounds: int) -> float:
     """τ: how far the members' own gradients move in an iteration, against their size."""
     own = np.stack([view.own(i).gradients[:rounds] for i in view.members])
-    return float(np.sqrt(np.mean(np.diff(own, axis=1) ** 2) / np.mean(own[:, 0] ** 2)))
+    moved, size = np.sqrt(np.mean(np.diff(own, axis=1) ** 2)), np.sqrt(np.mean(own[:, 0] ** 2))
+    return float(moved / size) if moved < _WILD * size else _WILD

@@ -37,6 +37,7 @@ type Floats = NDArray[np.float64]
 _STANDS_OUT = 1e-3  # smallest against second smallest singular value
 _EQUATIONS = 4  # per unknown, and at least those of 100 iterations, the first: there x moves most
 _EXACT = 1e-13  # equations are never more exact
+_ABOVE = 10  # times rounding: a second smallest singular value below belongs to a null vector too
 _ROUND = 1e-4  # relative departure of H from a multiple of the identity
 
 
@@ -65,7 +66,7 @@ class ObjectiveFit(Attack):
         of = partial(Estimate, attack=self.name, target=target)
         found = [of(quantity="objective", value=objective)]
         curvature = np.trace(H) / view.dim
-        if np.linalg.norm(H - curvature * np.eye(view.dim)) <= _ROUND * np.linalg.norm(H):
+        if np.linalg.norm(H - curvature * np.eye(view.dim)) < _ROUND * np.linalg.norm(H):
             found.append(of(quantity="data", value=-q / curvature))
         return tuple(found)
 
@@ -81,6 +82,8 @@ def _null_vector(x: Floats, directions: Floats, error: Floats) -> Floats | None:
         return None
     middle = x.mean(axis=0)
     size = np.abs(x - middle).max()
+    if size == 0:  # it never moved
+        return None
     y = (x - middle) / size
     across = np.linalg.svd(directions[:, None])[2][:, 1:]  # (claims, d − 1, d)
     products = np.einsum("kra,kb->krab", across, y)
@@ -89,7 +92,8 @@ def _null_vector(x: Floats, directions: Floats, error: Floats) -> Floats | None:
     rows = np.concatenate([products[:, :, *upper], across], axis=2)
     rows = (rows / np.maximum(error, _EXACT)[:, None, None]).reshape(-1, unknowns)
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
-    if values[-1] > _STANDS_OUT * values[-2]:
+    rounding = np.sqrt(len(rows)) * max(1.0, np.abs(x).max() / size)  # one in each row, more in y
+    if values[-1] > _STANDS_OUT * values[-2] or values[-2] < _ABOVE * rounding:
         return None
     half = np.zeros((d, d))
     half[upper] = vectors[-1, :-d]

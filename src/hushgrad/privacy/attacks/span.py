@@ -66,6 +66,12 @@ _ABOVE = 8  # times rounding: a shorter step has no direction
 _SAMPLES = 4  # columns of simulated rounding
 _NEAR = 8  # iterations either side that say how long a step usually is
 _LATE = 200  # iterations at the end in which only ϱ still moves
+# Weight of a guess in _solve, where rounding is about 1: a thousand times more keeps the system
+# regular. Where errors are below _GUESS^−2 = 1e-6, up to which Span claims, the bias is smaller.
+_GUESS = 2.0**10
+_GUESSED = 1 / 3  # standard error of a guess, against the size of x: three of them bound it
+_SAME = 1e-9  # relative difference of weights that counts as none
+_FAINT = 1e-4  # (x, x) must weigh more than its root in a combination to be told by it
 
 
 @dataclass(frozen=True)
@@ -155,13 +161,16 @@ def lines_of(view: Knowledge, target: int) -> Lines:
         noise = rounding * unsure / size[:rank].min()
     combined = np.einsum("jr,njd->nrd", left[:, :rank] / size[:rank], V)
     if is_square(view):  # v_ji = w_ji x_i^0: the start in clear
-        heard = np.isfinite(sent[0, :, 0])
-        combined[0] = np.linalg.lstsq(C[heard, :1] / 2, sent[0, heard], rcond=None)[0]
+        w = np.where(
+            np.isfinite(sent[0, :, 0]), C[:, 0] / 2, 0.0
+        )  # two hops away hears nothing yet
+        combined[0] = w @ V[0] / (w @ w) if w.any() else 0.0
     return Lines(axes[:, 0], length, noise, right[:rank], combined)
 
 
 def _rank(C: Floats) -> int:
-    return int(np.linalg.matrix_rank(C, tol=1e-9)) if len(C) else 0
+    """The rank of weights, whatever their size: rounding is a millionth of the tolerance."""
+    return int(np.linalg.matrix_rank(C, rtol=_SAME)) if len(C) else 0
 
 
 def _directions(view: Knowledge, target: int, lines: Lines) -> tuple[Estimate, ...]:
@@ -174,9 +183,13 @@ def _directions(view: Knowledge, target: int, lines: Lines) -> tuple[Estimate, .
     deviation = view.algorithm.schedule.deviation
     if not isinstance(deviation, Harmonic | Geometric) or deviation.drawn == "once":
         return ()
-    late = (lines.u * lines.length[:, None])[-_LATE:]
-    axis = np.linalg.eigh(late.T @ late)[1][:, -1]  # long steps are those that ϱ makes
-    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axis),)
+    known = np.where(np.isfinite(lines.noise), lines.length, 0.0)  # the rest is rounding
+    late = (lines.u * known[:, None])[-_LATE:]
+    if not late.any():
+        return ()
+    # long steps are those that ϱ makes
+    axes = np.linalg.svd(late / np.abs(late).max(), full_matrices=False)[2]
+    return (Estimate(attack=Span.name, target=target, quantity="direction", value=axes[0]),)
 
 
 def _estimates(view: Knowledge, target: int, path: Path) -> tuple[Estimate, ...]:
@@ -193,48 +206,86 @@ def _estimates(view: Knowledge, target: int, path: Path) -> tuple[Estimate, ...]
 
 
 def _solve(view: Knowledge, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
-    """x^0 … x^n (n + 1, d) by banded least squares, and how far simulated rounding moves them."""
+    """x^0 … x^n (n + 1, d) by banded least squares, and how far simulated rounding moves them.
+
+    The system cannot be singular, whatever the messages say. Unknowns are y^k = x^k / size^k and
+    each of them has an equation of its own, its guess, with the weight _GUESS. No equation weighs
+    more than 1/ε. So every singular value is _GUESS / √2 or more, and rounding in the elimination,
+    some ε times the largest weight, moves it by a few units.
+    """
     n, d = F.shape
     rng = np.random.default_rng(0)
-    scale = np.abs(lines.combined[:n]).max() + np.abs(F).max()
+    guess, size = _guesses(lines, F)
+    if not size.any():  # nobody ever said anything
+        return np.zeros((n + 1, d)), np.full(n + 1, np.inf)
     across = np.linalg.svd(lines.u[:n, None])[2][:, 1:]  # (n, d − 1, d) orthogonal to u^k
     carried = np.zeros((0, 2 * d + 1 + _SAMPLES))
     solved: list[Floats] = []
     for k in range(n):
-        rows = _equations(view, lines, F, across, k, scale)
-        rows = np.column_stack([rows, rng.normal(size=(len(rows), _SAMPLES))])
+        rows, off = _equations(view, lines, F, across, guess, size, k)
+        rows = np.column_stack([rows, off[:, None] * rng.normal(size=(len(rows), _SAMPLES))])
         carried = np.insert(carried, [2 * d] * d, 0.0, axis=1)  # x^{k+1} joins
         triangle = np.linalg.qr(np.concatenate([rows, carried]), mode="r")
         solved.append(triangle[:d])
         carried = triangle[d : 3 * d, d:]
     solution = np.linalg.solve(carried[:, : 2 * d], carried[:, 2 * d :]).reshape(2, d, -1)
-    x = list(solution[::-1])  # latest first
+    y = list(solution[::-1])  # latest first
     for R in reversed(solved):
-        known = R[:, 3 * d :] - R[:, d : 2 * d] @ x[-1] - R[:, 2 * d : 3 * d] @ x[-2]
-        x.append(np.linalg.solve(R[:, :d], known))
-    found = np.array(x[-2::-1])  # x^{−1} was only there to begin
-    return found[:, :, 0], np.sqrt((found[:, :, 1:] ** 2).sum(axis=(1, 2)) / _SAMPLES)
+        known = R[:, 3 * d :] - R[:, d : 2 * d] @ y[-1] - R[:, 2 * d : 3 * d] @ y[-2]
+        y.append(np.linalg.solve(R[:, :d], known))
+    found = np.array(y[-2::-1])  # y^{−1} was only there to begin
+    off = np.sqrt((found[:, :, 1:] ** 2).sum(axis=(1, 2)) / _SAMPLES)
+    return found[:, :, 0] * size[1:, None], off * size[1:]
+
+
+def _guesses(lines: Lines, F: Floats) -> tuple[Floats, Floats]:
+    """Of x^{−1}, x^0 … x^n: vectors (n + 2, d) about as long, and how long that may be (n + 2,)."""
+    n = len(F)
+    said = lines.combined[:n]
+    both = lines.rows.sum(axis=1)  # of c · (x, x)
+    guess = np.einsum("r,krd->kd", both, said) / (both @ both + _FAINT)
+    size = np.abs(np.column_stack([said.reshape(n, -1), guess, F])).max(axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(size, _NEAR), 2 * _NEAR + 1)
+    size = np.maximum(windows.max(axis=1), _EPS * size.max())
+    return np.concatenate([guess[:1], guess[:1], guess]), np.concatenate(
+        [size[:1], size, size[-1:]]
+    )
 
 
 def _equations(
-    view: Knowledge, lines: Lines, F: Floats, across: Floats, k: int, scale: float
-) -> Floats:
-    """Rows over (x^{k−1}, x^k, x^{k+1} | right-hand side), each with unit rounding."""
+    view: Knowledge, lines: Lines, F: Floats, across: Floats, guess: Floats, size: Floats, k: int
+) -> tuple[Floats, Floats]:
+    """Rows over (y^{k−1}, y^k, y^{k+1} | right-hand side), and the errors of these sides.
+
+    An equation that is exact up to rounding is divided by that, so that its error is one. A guess
+    weighs more than its error allows, and simulated rounding has that error.
+    """
     d = F.shape[1]
     P, eye, none = across[k], np.eye(d), np.zeros((d, d))
-    guess = lines.combined[k, 0] / lines.rows[0].sum()  # of x^{k+1}: anything of the right size
-    rows = [np.column_stack([none, none, eye, guess]) / scale]
-    flow = [P, -2 * P, P] if is_two_step(view) else [0 * P, -P, P]
+    units = np.repeat(size[k : k + 3], d)
+    blocks: list[tuple[Floats, float]] = []
+
+    def guessed(at: int) -> None:
+        parts = [eye if at == k + place else none for place in (-1, 0, 1)]
+        block = np.column_stack([*parts, guess[at + 1] / size[at + 1]])
+        blocks.append((_GUESS * block, _GUESS * _GUESSED))
+
+    def exact(before: Floats, now: Floats, after: Floats, value: Floats, noise: float) -> None:
+        largest = size[k : k + 3].max()
+        coefficients = np.column_stack([before, now, after]) * (units / largest)
+        block = np.column_stack([coefficients, value / largest])
+        blocks.append((block / max(noise / largest, _EPS), 1.0))
+
+    guessed(k + 1)
     if k == 0:
-        rows.append(np.column_stack([eye, -eye, none, 0 * guess]) / (_EPS * scale))
-        rows.append(np.column_stack([none, eye, none, guess]) / scale)
-        if is_square(view):  # x^0 in clear, and nothing of x^1
-            start = np.column_stack([none, eye, none, lines.combined[0, 0]])
-            return np.concatenate([*rows, start / (_EPS * scale)])
-    if not np.isfinite(lines.noise[k]):
-        return np.concatenate(rows)
-    noise = lines.noise[k]
-    rows.append(np.column_stack([*flow, P @ F[k]]) / noise)
-    for (now, before), value in zip(lines.rows, lines.combined[k], strict=True):
-        rows.append(np.column_stack([before * P, now * P, 0 * P, P @ value]) / noise)
-    return np.concatenate(rows)
+        guessed(0)
+        exact(eye, -eye, none, np.zeros(d), 0.0)
+    if k == 0 and is_square(view):  # x^0 in clear, and nothing of x^1
+        exact(none, eye, none, lines.combined[0, 0], 0.0)
+    elif np.isfinite(lines.noise[k]):
+        flow = (P, -2 * P, P) if is_two_step(view) else (0 * P, -P, P)
+        exact(*flow, P @ F[k], lines.noise[k])
+        for (now, before), value in zip(lines.rows, lines.combined[k], strict=True):
+            exact(before * P, now * P, 0 * P, P @ value, lines.noise[k])
+    off = np.concatenate([np.full(len(block), error) for block, error in blocks])
+    return np.concatenate([block for block, _ in blocks]), off

@@ -58,6 +58,7 @@ _MANY = 24  # pairs times axes beyond which it takes long
 _MOST_SIGNS = 10  # agents whose signs are tried in all combinations
 _CLEAR = 0.3  # relative standard error of gradients whose signs are sought
 _INEXACT = 0.05  # of the means: the smooth course has not quite ended
+_DISTINCT = 1e-9  # share of a mean that no other explains: rounding is a millionth of it
 _CERTAIN = 12.0  # twice the logarithm of the odds, 400 : 1
 
 
@@ -179,6 +180,7 @@ def _signs(
     noise = (g**2).mean() * A[:, vague] @ A[:, vague].T + np.diag(
         _INEXACT**2 * A**2 @ (g**2).mean(axis=1)
     )
+    noise[np.diag_indices_from(noise)] *= 1.0 + _DISTINCT
     whiten = np.linalg.inv(np.linalg.cholesky(noise))
     parts = np.einsum("pe,ea,ai->api", whiten, A[:, clear], g[clear])
     tried = np.array(list(itertools.product((1.0, -1.0), repeat=len(clear))))

@@ -39,6 +39,7 @@ type Floats = NDArray[np.float64]
 
 _LEAST = 200  # samples
 _MOST = 200  # numbers that predict: beyond, only what l itself sent is used
+_RIDGE = 1e-6  # of the largest predictor: what fluctuates less predicts nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,4 +88,7 @@ def _unpredicted(y: Floats, past: int) -> Floats:
     """What a linear prediction from the last `past` rows leaves of each row."""
     n = len(y)
     before = np.concatenate([y[past - s - 1 : n - s - 1] for s in range(past)], axis=1)
-    return y[past:] - before @ np.linalg.lstsq(before, y[past:], rcond=None)[0]
+    held = _RIDGE * np.linalg.norm(before, axis=0).max() * np.eye(before.shape[1])
+    rows = np.concatenate([before, held])
+    told = np.concatenate([y[past:], np.zeros((len(held), y.shape[1]))])
+    return y[past:] - before @ np.linalg.lstsq(rows, told, rcond=None)[0]

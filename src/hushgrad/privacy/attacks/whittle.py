@@ -13,7 +13,7 @@ Scoring starts from the g_a g_aᵀ that fit by least squares; the information gi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ _RIDGE = 1e-3  # of the least squares
 _LEAST = 1e-4  # of the largest g_a g_aᵀ: a guess of zero would stay there
 _STEPS = 40
 _GAINED = 1e-2  # in likelihood: less is no progress
+_SINGLE = 1e-6  # of an information with a diagonal of ones: rounding of single precision
 _WIDE = 1e6  # damping at which no step helps any more
 
 
@@ -41,6 +42,14 @@ class Whittle:
 
     def fit(self) -> tuple[Floats, Floats]:
         """The likeliest g (agents, q), up to signs, and its standard errors (agents,)."""
+        unit = float(np.sqrt(np.einsum("bii->", self.periodogram).real / len(self.periodogram)))
+        known = {a: own / unit for a, own in self.known.items()}
+        scaled = replace(self, periodogram=self.periodogram / unit**2, known=known)
+        g, error = scaled.fit_scaled()
+        return unit * g, unit * error
+
+    def fit_scaled(self) -> tuple[Floats, Floats]:
+        """The same where the periodogram is about one: single precision has no room for others."""
         g = self._guess()
         usual = float((g**2).mean())  # a wide prior, for agents too far to be seen
         reached, damping = self.evidence(g, usual), 1e-2
@@ -56,13 +65,13 @@ class Whittle:
                 tried[self.free] += step.reshape(len(self.free), -1)
                 found = self.evidence(tried, usual)
                 if found >= reached:
-                    g, reached, damping = tried, found, damping / 5
+                    g, reached, damping = tried, found, max(damping / 5, _SINGLE)
                     break
                 damping *= 4
             if reached - before < _GAINED:
                 break
         error = np.zeros(len(g))
-        variance = np.diag(np.linalg.inv(information)).reshape(len(self.free), -1)
+        variance = _variances(information).reshape(len(self.free), -1)
         error[self.free] = np.sqrt(variance.sum(axis=1))
         return g, error
 
@@ -84,7 +93,7 @@ class Whittle:
         weight = np.sqrt(self.counts[:, None, None] / (size[:, :, None] * size[:, None, :]))
         design = (self.T * weight).reshape(m, -1).T
         target = (blocks * weight[..., None, None]).reshape(-1, q * q)
-        columns = np.linalg.norm(design, axis=0)
+        columns = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
         design = design / columns
         products = np.linalg.lstsq(
             np.concatenate([design.real, design.imag, _RIDGE * np.eye(m)]),
@@ -128,3 +137,10 @@ class Whittle:
         changes *= self.counts.astype(np.float32)[:, None, None]
         information = (changes.reshape(len(changes), -1) @ turned.T).real
         return score.ravel(), information.astype(np.float64)
+
+
+def _variances(information: Floats) -> Floats:
+    """The diagonal of its inverse; what rounding may have left of an eigenvalue counts as such."""
+    scale = 1.0 / np.sqrt(np.diag(information))
+    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    return scale**2 * (vectors**2 / np.maximum(values, _SINGLE)).sum(axis=1)
