@@ -1,4 +1,4 @@
-"""Same seed, same numbers."""
+"""The same seed gives the same numbers in every run, batch and driver."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_trials_and_seeds_differ():
 
 
 def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
-    """Threads may be more or fewer: which trials share a block is the same everywhere."""
+    """The same trials share a block, with any number of threads."""
     seen = []
     original = stacked._run_block
 
@@ -86,7 +86,7 @@ def test_the_callers_jax_settings_stay_as_they_were():
 
 
 def test_agents_of_unequal_data_run_alike_in_every_driver():
-    """Three shapes of data, grouped: against a dense recursion."""
+    """Agents with three shapes of data equal a dense recursion."""
     import dense
 
     rng = np.random.default_rng(0)

@@ -64,7 +64,7 @@ def test_transcripts_of_recorder_and_agents_agree_message_by_message(row, networ
 
 
 def in_pieces(monkeypatch, algorithm, network):
-    """A run with whole vectors, and one in which two numbers are long already."""
+    """A run with whole vectors, and a run that combines them in pieces of two numbers."""
 
     def run():
         return cases.trajectory(algorithm, Q.problem, network, Q.x0, 20, seed=SEED, engine="agents")
@@ -76,12 +76,12 @@ def in_pieces(monkeypatch, algorithm, network):
 
 
 @pytest.mark.parametrize(("row", "network"), list(networks()))
-def test_long_vectors_in_pieces_are_whole_ones(row, network, monkeypatch):
+def test_combining_long_vectors_in_pieces_changes_no_bit(row, network, monkeypatch):
     whole, pieces = in_pieces(monkeypatch, row.algorithm, network)
     np.testing.assert_array_equal(pieces, whole)
 
 
-def test_shares_of_long_vectors_too(monkeypatch):
+def test_combining_long_shares_in_pieces_changes_no_bit(monkeypatch):
     algorithm = hg.PDGDS(split=hg.splits.isotropic())
     whole, pieces = in_pieces(monkeypatch, algorithm, cases.undirected())
     np.testing.assert_array_equal(pieces, whole)
