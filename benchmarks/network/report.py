@@ -18,7 +18,7 @@ MOST_CPU = {(2, "process"): 2.0, (100_000, "process"): 1.65}
 MOST_MB = 80.0
 MOST_OF_LIMIT = 1.05
 LINKS = {"pair": "Two agents on a slow link", "ring": "Five agents in a ring of slow links"}
-_BUSY = 0.04  # of DELAY: a link that is later than this is busy; an idle link is half as late
+_BUSY = 0.04  # part of DELAY: a later link counts as busy; an idle link is half as late
 
 
 def summarise(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ PEERS = (
     ("run_tvopt.py", "tvopt", "tvopt", {"a": 500, "c": 50}),
     ("run_decent_bench.py", "decent-bench", "decent_bench", {"a": 500, "c": 50}),
 )
-# of hushgrad: so many that the start of `hg.run` does not count
+# iterations of hushgrad: so many that the start of `hg.run` does not count
 ITERATIONS = {"a": 1_000_000, "c": 10_000}
 
 

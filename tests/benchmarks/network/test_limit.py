@@ -11,7 +11,7 @@ import pytest
 from benchmarks.network import limit
 from benchmarks.network.link import DELAY, MTU, RATE, Direction, NoLinkError, inside, links
 
-SLACK = 0.003  # seconds: the median lateness on a busy machine; on an idle machine a tenth of it
+SLACK = 0.003  # seconds: the median lateness on a busy machine, ten times an idle machine's
 
 
 @pytest.mark.parametrize(
