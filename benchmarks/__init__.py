@@ -1,3 +1,3 @@
 """Benchmarks of the simulator (`python -m benchmarks`) and of agents on links
-(`python -m benchmarks.network`). docs/performance.md says how they measure.
+(`python -m benchmarks.network`). docs/performance.md explains the measurements.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` is the benchmark of the simulator."""
+"""`python -m benchmarks` runs the benchmark of the simulator."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on, and where the source tree is; both benchmarks use it."""
+"""The machine of a benchmark and the root of the source tree; both benchmarks use it."""
 
 from __future__ import annotations
 

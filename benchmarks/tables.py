@@ -1,4 +1,4 @@
-"""Tables for a terminal and for a page of the documentation; the reports of both benchmarks."""
+"""Tables for a terminal and for a page of the documentation; both benchmarks use them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 
 
 def rewrite(path: Path, block: str, mark: str = "bench") -> bool:
-    """Put the block between the marks of a page; False where it has none."""
+    """Put the block between the marks of a page; False if the page has no marks."""
     page = path.read_text(encoding="utf-8")
     between = re.compile(rf"(<!-- {mark}:begin -->\n).*?(<!-- {mark}:end -->)", re.DOTALL)
     if not between.search(page):

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-# compiled code makes the first example slow and the others fast: no deadline says anything
+# the first example compiles and is slow, so no deadline fits all examples
 settings.register_profile("hushgrad", deadline=None, derandomize=True)
 settings.load_profile("hushgrad")
 

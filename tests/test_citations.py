@@ -9,13 +9,13 @@ from hushgrad.citations import bibtex, entries
 from hushgrad.errors import InputError
 
 
-def test_every_algorithm_s_papers_are_in_the_file_and_no_others_but_hushgrad():
+def test_the_file_has_the_papers_of_all_algorithms_and_hushgrad_and_no_others():
     cited = {key for cls in ALL for key in cls.cites}
     assert set(entries()) == cited | {"hushgrad"}
 
 
 @pytest.mark.parametrize("key", entries())
-def test_an_entry_has_what_a_bibliography_needs_and_balanced_braces(key):
+def test_an_entry_has_the_fields_of_a_bibliography_and_balanced_braces(key):
     text = entries()[key]
     assert text.count("{") == text.count("}")
     fields = set(re.findall(r"^  (\w+) +=", text, re.MULTILINE))
@@ -23,7 +23,7 @@ def test_an_entry_has_what_a_bibliography_needs_and_balanced_braces(key):
     assert {"author", "title"} | needed <= fields
 
 
-def test_bibtex_gives_the_entries_asked_for_once_in_order():
+def test_bibtex_gives_each_requested_entry_once_in_order():
     text = bibtex(["xi2017add", "shi2015extra", "xi2017add"])
     assert re.findall(r"@\w+\{(\w+),", text) == ["xi2017add", "shi2015extra"]
     assert bibtex([]) == ""

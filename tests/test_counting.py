@@ -1,4 +1,4 @@
-"""Messages, rounds and bytes are counted from the wire."""
+"""A run's messages, rounds and bytes equal the counts of its transcript."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_vectors_per_link_and_iteration(algorithm, vectors, scalars, rounds, eng
     assert result.bytes_per_iteration == 8 * N_ARCS * (vectors * d + scalars)
     counted = sent(result.transcript)
     assert set(counted) == {(j, i) for a, b in cases.UNDIRECTED for j, i in ((a, b), (b, a))}
-    assert set(counted.values()) == {ITERATIONS * (vectors * d + scalars)}  # and no link to oneself
+    assert set(counted.values()) == {ITERATIONS * (vectors * d + scalars)}
 
 
 @pytest.mark.parametrize("engine", ["stacked", "agents"])
@@ -92,7 +92,7 @@ def test_asyn_dgm_uses_only_the_link_that_is_awake(engine):
 
 
 @pytest.mark.parametrize("engine", ["stacked", "agents"])
-def test_transcripts_know_who_weighs(engine):
+def test_transcripts_know_whether_sender_or_receiver_weighs(engine):
     kinds = {
         a.title: [c.kind for c in run(a, engine=engine, transcript=True).transcript.channels]
         for a in (hg.DGD(), hg.PDGDS(), hg.PushPull(), hg.AB())
@@ -119,7 +119,7 @@ def test_a_single_iteration_of_square_counts_its_one_hop_start():
 
 
 def test_recording_after_a_plain_run_of_the_same_kind_keeps_everything():
-    """Compiled code is shared between runs; what a recorder notes must not get lost by that."""
+    """Runs share compiled code, and the sharing must not lose the messages of a recorder."""
     for algorithm in (hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM()):
         first = run(algorithm, transcript=True).transcript.n_messages
         run(algorithm)
@@ -145,6 +145,6 @@ def test_a_pulled_vector_is_the_same_on_every_link_and_a_pushed_one_is_not():
     assert np.abs(pushed.messages(3, *a)[0] - pushed.messages(3, *b)[0]).max() > 1e-3
 
 
-def test_asking_for_a_link_that_is_not_there_says_so():
+def test_messages_of_a_missing_link_are_refused_with_a_reason():
     with pytest.raises(hg.errors.InputError, match="none leads from 0 to 6"):
         run(hg.DGD(), transcript=True).transcript.messages(0, 0, 6)

@@ -1,4 +1,4 @@
-"""The paper's design stays the default; the recommended one hides more and stays exact."""
+"""The paper's design is the default; the recommended design hides more and stays exact."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ S = hg.stepsizes
 
 
 @pytest.mark.parametrize("cls", [hg.PDGDS, hg.PDGNDS])
-def test_without_a_word_the_design_is_the_papers(cls):
+def test_the_default_design_is_the_papers(cls):
     algorithm = cls()
     assert algorithm.schedule.deviation == S.harmonic()
     assert algorithm.splitting == hg.splits.fresh()
@@ -22,7 +22,7 @@ def test_without_a_word_the_design_is_the_papers(cls):
 
 
 @pytest.mark.parametrize("cls", [hg.PDGDS, hg.PDGNDS])
-def test_the_recommended_design_fluctuates_in_nothing_and_masks(cls):
+def test_the_recommended_design_has_no_fluctuating_part_and_has_masks(cls):
     algorithm = cls(design="recommended")
     assert algorithm.schedule.deviation == S.geometric(0.5, drawn="once")
     assert algorithm.splitting == hg.splits.private_constant(own=0.45)
@@ -52,7 +52,7 @@ def test_an_unknown_design_is_refused():
 
 
 @pytest.mark.parametrize("own", [0, 1, -0.5, "half", True])
-def test_an_own_share_that_is_no_part_is_refused(own):
+def test_an_own_share_outside_0_and_1_is_refused(own):
     with pytest.raises(AlgorithmError, match="0 < own < 1"):
         hg.splits.private_constant(own=own)
 
@@ -83,7 +83,7 @@ iterations = 20
 """
 
 
-def test_a_study_says_the_design_in_one_word_and_masks_in_a_table():
+def test_a_study_names_the_design_by_a_word_and_masks_by_a_table():
     (algorithm,) = parse_study(STUDY).build().algorithms.values()
     assert algorithm == hg.PDGNDS(
         design="recommended", masks=hg.masks.zero_sum(linear=0.25, n_partners=2)
@@ -100,12 +100,12 @@ def test_a_study_says_the_design_in_one_word_and_masks_in_a_table():
         ('{ kind = "zero_sum", linear = 0.25, n_partners = 2 }', "true", r"a table with a kind"),
     ],
 )
-def test_a_study_with_a_bad_design_or_mask_is_refused_in_its_place(old, new, said):
+def test_the_error_about_a_bad_design_or_mask_names_its_place_in_the_study(old, new, said):
     with pytest.raises(StudyError, match=r"(?s)algorithm.*" + said):
         parse_study(STUDY.replace(old, new)).build()
 
 
-# ---- exact, as fast, and hidden
+# ---- exactness, speed, and hiding
 
 
 def to_1e_6(run):
@@ -157,7 +157,7 @@ def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterat
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
 @pytest.mark.parametrize("d", [1, 3])
-def test_where_masks_are_as_large_as_hessians_they_cost_few_iterations(name, d):
+def test_masks_as_large_as_hessians_cost_few_iterations(name, d):
     """λL = 0.2 (1 − η), 20 problems for each of 8 settings."""
     problem = hg.problems.estimation(n_agents=6, s=d + 2, d=d, trials=20)
     network = hg.Network(getattr(hg.graphs, name)(6))
@@ -182,8 +182,8 @@ def test_where_masks_are_as_large_as_hessians_they_cost_few_iterations(name, d):
     ["star", "path", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ring", "complete"))],
 )
 @pytest.mark.filterwarnings("ignore:quadratic masks:hushgrad.errors.RiskWarning")
-def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):
-    """λL = 0.05, and twenty draws of problems and masks each."""
+def test_networks_that_mix_slowly_converge_with_masks_of_the_default_size(name):
+    """λL = 0.05, with twenty draws of problems and masks."""
     m = 12
     problem = hg.problems.estimation(n_agents=m, s=3, d=2, trials=20)
     network = hg.Network(getattr(hg.graphs, name)(m))
@@ -196,7 +196,7 @@ def test_masks_of_the_default_size_are_held_by_networks_that_mix_slowly(name):
 
 
 def net_inflow(run, i):
-    """Σ_k (what i received − what i sent) of the first trial, as heard on its links."""
+    """Σ_k (messages to i − messages from i) of the first trial, as a listener on the links sums."""
     total = np.zeros(run.x.shape[2])
     for k in range(int(run.iterations[-1])):
         for j, r in run.transcript.links:
@@ -206,7 +206,7 @@ def net_inflow(run, i):
     return total
 
 
-def test_who_hears_all_links_gets_the_gradient_of_the_papers_design_and_not_of_ours():
+def test_a_listener_on_all_links_gets_the_gradient_of_the_papers_design_but_not_of_ours():
     """Σ (in − out) = x^n − x^{n−1} + h^{n−1} → λ g_i(θ*), masked or not."""
     lam, errors = 0.05, {"paper": [], "recommended": []}
     for seed in range(5):
@@ -225,7 +225,7 @@ def test_who_hears_all_links_gets_the_gradient_of_the_papers_design_and_not_of_o
 
 
 def test_one_partners_share_alone_is_larger_than_gradients_and_hessians():
-    """The paper's estimation at λ = 0.02, fifty problems; the guess is the others' mean."""
+    """Fifty of the paper's problems at λ = 0.02; the mean of the others guesses H_i."""
     problem = hg.problems.estimation(trials=50)
     algorithm, rng = hg.PDGNDS(design="recommended"), np.random.default_rng(0)
     sizes = mask_sizes(algorithm, PAPER, 2)
@@ -244,7 +244,7 @@ def test_one_partners_share_alone_is_larger_than_gradients_and_hessians():
     assert np.median(hessian) > 1 > np.median(guess)
 
 
-def test_the_config_of_a_run_says_what_was_chosen():
+def test_the_config_of_a_run_names_the_chosen_design():
     run = hg.run(
         hg.PDGNDS(design="recommended", masks=hg.masks.zero_sum(quadratic=0)),
         cases.Quadratics().problem, cases.undirected(), iterations=2,

@@ -1,4 +1,4 @@
-"""Draws follow their written contract, the same bits in NumPy and in JAX."""
+"""Draws follow their written contract, with the same bits in NumPy and in JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def test_a_uniform_is_the_top_53_bits_plus_one(k0, k1, c0, c1):
     high, low = (int(w[0]) for w in draws.threefry(words(k0, k1), words(c0, c1)))
     exact = (
         ((high << 32 | low) >> 11) + 1
-    ) / 2**53  # Python's integers: no rounding before the division
+    ) / 2**53  # Python's integers round nothing before the division
     assert draws.uniforms(words(k0, k1), words(c0, c1))[0] == exact
     assert 0 < exact <= 1
 

@@ -78,7 +78,7 @@ def test_zero_one_or_too_many_trials_of_a_per_trial_problem():
          "AB needs a column-stochastic C, but column"),
     ],
 )  # fmt: skip
-def test_an_algorithm_on_a_network_it_cannot_use_is_refused_with_the_way_out(
+def test_an_algorithm_refuses_a_network_that_it_cannot_use_with_the_way_out(
     algorithm, network, error, text
 ):
     with pytest.raises(error, match=text):
@@ -86,7 +86,7 @@ def test_an_algorithm_on_a_network_it_cannot_use_is_refused_with_the_way_out(
 
 
 def test_lazy_needs_symmetry_of_the_very_matrix_that_it_uses():
-    """Two matrices, one doubly stochastic and skew, one symmetric: the symmetric one is W."""
+    """A network has a skew doubly stochastic and a symmetric matrix; W is the symmetric matrix."""
     skew = cases.nonsymmetric().matrix()
     network = hg.Network(hg.graphs.ring(7), mixing={"row": skew, "column": "metropolis"})
     result = run(hg.PDGNDS(), network=network, iterations=2000)
@@ -95,7 +95,7 @@ def test_lazy_needs_symmetry_of_the_very_matrix_that_it_uses():
     np.testing.assert_array_equal(result.x, run(hg.PDGNDS(), network=symmetric, iterations=2000).x)
 
 
-def test_the_square_form_is_named_as_way_out_only_where_it_is_one():
+def test_the_error_names_the_square_form_only_if_it_is_a_way_out():
     with pytest.raises(MixingError, match=r'form="square"'):
         run(hg.PDGNDS(), network=cases.nonsymmetric())
     with pytest.raises(MixingError) as refused:
@@ -128,7 +128,7 @@ def test_nan_data_and_negative_stepsizes_are_refused_at_construction():
         hg.graphs.ring(0)
 
 
-def test_one_agent_minimises_its_own_objective_and_asyn_dgm_says_why_it_cannot():
+def test_one_agent_minimises_its_own_objective_but_asyn_dgm_refuses_it():
     alone = cases.Quadratics(m=1)
     network = hg.Network(hg.graphs.complete(1))
     for kind in (hg.DGD, hg.EXTRA, hg.DIGing, hg.AB, hg.PushPull, hg.ADDOPT, hg.AugDGM):
@@ -153,7 +153,7 @@ def test_one_agent_minimises_its_own_objective_and_asyn_dgm_says_why_it_cannot()
         (hg.DGD(stepsize=hg.stepsizes.constant(0.1)), "order λ"),
     ],
 )
-def test_risky_settings_warn_with_the_number_behind_it(algorithm, text):
+def test_risky_settings_warn_with_the_number_behind_the_warning(algorithm, text):
     with pytest.warns(RiskWarning, match=text):
         run(algorithm)
 

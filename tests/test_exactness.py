@@ -1,4 +1,4 @@
-"""The methods reach θ*, at the rate and to the digit that theory says."""
+"""The methods reach θ*, at the rate and with the precision of the theory."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_agents_that_never_pool_get_the_pooled_fit_of_scikit_learn(name):
 
 
 def test_pdg_ds_follows_its_one_over_k_rate():
-    """From 10³ to 10⁵ iterations the median error falls by 100, give or take a factor of two."""
+    """From 10³ to 10⁵ iterations the median error falls by 100, within a factor of two."""
     problem = hg.problems.estimation(n_agents=5, s=6, d=2, seed=1)
     run = hg.run(
         hg.PDGDS(),
@@ -112,9 +112,9 @@ def test_directed_methods_are_exact_on_a_directed_graph_and_plain_push_of_x_woul
 
 
 def test_two_step_recursions_drift_by_rounding_and_own_shares_by_subtraction_do_not():
-    """Once Δ(λg) is below one ulp of x it is lost, and the error grows linearly in k.
+    """Below one ulp of x, rounding loses Δ(λg), and the error grows linearly in k.
 
-    An agent alone subtracts what it really sent from what it had: its sums stay whole.
+    An agent alone subtracts its rounded messages from its vector, so its sums stay exact.
     """
     problem = hg.problems.estimation(n_agents=5, s=6, d=2, seed=1)
     network = hg.Network(hg.graphs.paper())

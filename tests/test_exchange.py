@@ -1,6 +1,4 @@
-"""The algebra of terms says what the equation says, and refuses what would silently mean something
-else.
-"""
+"""The algebra of terms equals the equation, and refuses products with another silent meaning."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Builders against networkx as an oracle, the direction of arcs, and what is refused."""
+"""Builders agree with networkx, arcs point from sender to receiver, bad graphs are refused."""
 
 import tracemalloc
 
@@ -137,7 +137,7 @@ def test_one_agent_is_a_legal_graph():
     assert graphs.erdos_renyi(1, 0.0).n_agents == graphs.random_regular(1, 0).n_agents == 1
 
 
-def test_a_disconnected_graph_can_be_built_and_knows_it():
+def test_a_disconnected_graph_can_be_built_and_says_so():
     two = graphs.from_edges([(0, 1), (2, 3)])
     assert not two.is_connected
     assert two.components.tolist() == [0, 0, 1, 1]
@@ -249,7 +249,7 @@ RANDOM = {
 
 
 @pytest.mark.parametrize("build", RANDOM.values(), ids=RANDOM.keys())
-def test_the_same_seed_gives_the_same_graph_and_another_one_another(build):
+def test_the_same_seed_gives_the_same_graph_and_another_seed_another_graph(build):
     assert arcs(build(1)) == arcs(build(1))
     assert arcs(build(1)) != arcs(build(2))
 
@@ -364,7 +364,7 @@ def test_a_small_world_moves_the_share_p_of_its_links():
     assert kept == pytest.approx(1 - p, abs=5 * np.sqrt(p * (1 - p) / (n * degree / 2)))
 
 
-def test_draws_that_stay_disconnected_are_given_up_with_the_way_out(monkeypatch):
+def test_a_builder_that_draws_no_connected_graph_raises_with_the_way_out(monkeypatch):
     monkeypatch.setattr(graphs, "ATTEMPTS", 1)
     with pytest.raises(GraphError, match=r"no connected graph of 3000 .* p = 1 .* larger degree"):
         graphs.small_world(3000, 2, 1.0, seed=1)
@@ -454,7 +454,7 @@ def test_a_missing_extra_says_how_to_install_it():
     assert caught.value.name == "no_such_package.at_all"
 
 
-def test_a_csv_header_of_other_words_is_refused_and_missing_or_binary_files_too(tmp_path):
+def test_a_csv_with_an_unknown_header_a_missing_and_a_binary_file_are_refused(tmp_path):
     file = tmp_path / "net.csv"
     file.write_text("left,right\n0,1\n1,2\n")
     with pytest.raises(GraphError, match=r"line 1: left,right is neither a header nor numbers"):

@@ -1,4 +1,4 @@
-"""Special cases in which one method is another, and what goes wrong with the printed forms."""
+"""Special cases in which two methods are equal, and the errors of the printed forms."""
 
 from dataclasses import dataclass
 
@@ -95,14 +95,14 @@ def random_column(support, seed=0):
 
 
 def test_printed_plus_sign_diverges_and_minus_converges():
-    """Correction 1: the per-agent message has + {W²}_ij x_j^{k−2}; it is minus."""
+    """Correction 1: the printed message of an agent has + {W²}_ij x_j^{k−2}; minus is right."""
     B = random_column(W @ W > 0)
-    assert two_step(+W @ W, LAM, B, 2000) < 100  # the iteration at which it left 1e6
+    assert two_step(+W @ W, LAM, B, 2000) < 100  # the iteration at which the iterates exceed 1e6
     assert np.abs(two_step(-W @ W, LAM, B, 4000) - Q.solution).max() < 1e-6
 
 
 def test_w_squared_cut_to_one_hop_diverges():
-    """Correction 2: W² reaches two links far; sent to neighbours only, the mean is destroyed."""
+    """Correction 2: W² reaches over two links. Messages to neighbours alone change the mean."""
     cut = np.where(W > 0, W @ W, 0)
     assert two_step(-cut, LAM, random_column(W > 0), 2000) < 1000
 
@@ -124,7 +124,7 @@ def nonsymmetric_ring(m=8):
 
 
 def test_lazy_form_on_a_nonsymmetric_w_diverges_densely_and_is_refused():
-    """Correction 3's condition: the one-hop form needs W = Wᵀ."""
+    """The condition of correction 3: the one-hop form needs W = Wᵀ."""
     q = cases.Quadratics(m=8)
     N = nonsymmetric_ring()
     assert (

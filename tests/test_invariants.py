@@ -1,4 +1,4 @@
-"""What stays true in every iteration, over random graphs, dimensions and seeds."""
+"""The invariants of every iteration, over random graphs, dimensions and seeds."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ SPLITS = st.sampled_from(
 
 
 def column(agent, matrix, vector):
-    """One agent's shares of `vector` by receiver, itself included, as its wire would carry them."""
+    """The shares of `vector` that one agent sends and keeps, by receiver."""
     from hushgrad.exchange import Push
 
     terms = matrix @ vector
@@ -134,7 +134,7 @@ def test_trackers_keep_their_sums(graph, seed):
                 assert sum(s.y[0, 0, 0] for s in states) == pytest.approx(len(states), rel=1e-13)
 
 
-def test_square_sends_two_hops_and_its_column_is_that_of_w_squared():
+def test_square_sends_over_two_hops_with_the_column_of_w_squared():
     network = cases.undirected()
     W = network.matrix()
     algorithm = hg.PDGNDS(form="square")

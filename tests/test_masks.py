@@ -1,4 +1,4 @@
-"""Zero-sum masks: they cancel, they change no optimum, and both engines add the same ones."""
+"""Zero-sum masks cancel and change no optimum, and both engines add the same masks."""
 
 import functools
 import time
@@ -84,7 +84,7 @@ def nds(form):
 
 
 def recommended(network, trial):
-    """ϱ once and halved in each iteration, own shares in (0.225, 0.45], masks."""
+    """One ϱ, halved in each iteration; own shares in (0.225, 0.45]; masks."""
     coins, W = dense.Coins(SEED, trial, cases.M), network.matrix("doubly")
     once = draws.ONCE
     B = coins.B(once, W > 0, Stream.SPLIT_CONSTANT)
@@ -147,7 +147,7 @@ def test_masked_messages_of_recorder_and_agents_agree():
 
 
 def uniforms_of_pairs(seed):
-    """What a deployed agent gets from its key agreements: the same numbers on both sides."""
+    """The uniforms of a deployed agent's key agreements: both partners get the same numbers."""
 
     def of(number):
         def of_pair(partner):
@@ -206,7 +206,7 @@ def test_an_agent_alone_makes_the_simulators_mask_bit_for_bit():
         assert theirs.Q.tobytes() == np.ascontiguousarray(ours[i].Q).tobytes()
 
 
-def test_trials_and_seeds_have_masks_of_their_own_that_come_back():
+def test_every_trial_and_seed_has_its_own_reproducible_masks():
     algorithm, network = hg.PDGNDS(design="recommended"), cases.undirected()
     c, curvature = seeded_masks(algorithm, network, 4, seed=1, trials=[0, 5, 2])
     again = seeded_masks(algorithm, network, 4, seed=1, trials=[2])
@@ -217,7 +217,7 @@ def test_trials_and_seeds_have_masks_of_their_own_that_come_back():
         assert (different != c[..., 2]).all()
 
 
-def test_numbers_are_uniform_of_the_size_that_was_asked_for():
+def test_numbers_are_uniform_with_the_requested_size():
     sizes = hg.masks.zero_sum(linear=0.5, quadratic=0.1).sizes(40, lam=0.02, eta=None)
     share = sizes.share(np.random.default_rng(0).uniform(size=(sizes.count, 200)))
     c, curvature = sizes.parts(share)
@@ -249,7 +249,7 @@ def test_masks_do_not_move_the_optimum():
 
 
 @pytest.mark.parametrize("n_partners", [2, 4, 8])
-def test_partners_are_mutual_distinct_and_as_many_as_asked(n_partners):
+def test_partners_are_mutual_distinct_and_of_the_requested_number(n_partners):
     masks = hg.masks.zero_sum(n_partners=n_partners)
     for m in range(1, 70):
         every = [masks.partners(i, m) for i in range(m)]
@@ -277,7 +277,7 @@ def test_a_million_agents_know_their_partners_in_seconds():
             assert i in table[:, j]
 
 
-# ---- none, mistakes, risks
+# ---- no masks, mistakes, risks
 
 
 def test_masks_of_size_zero_and_no_masks_are_the_same_program():
@@ -347,7 +347,7 @@ def test_beyond_1024_dimensions_the_default_masks_gradients_only_and_says_so():
     )
 
 
-def test_masks_that_are_too_small_too_large_or_shared_with_neighbours_only_are_named():
+def test_a_warning_names_masks_that_are_too_small_too_large_or_shared_with_neighbours_only():
     ring = hg.Network(hg.graphs.ring(4))
     steps = hg.stepsizes.constant
     assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.1)), flat(2), ring)
@@ -365,7 +365,7 @@ def test_masks_that_are_too_small_too_large_or_shared_with_neighbours_only_are_n
     assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.1)), flat(2), complete)
 
 
-def test_pdg_ds_warns_that_it_pays_for_masks():
+def test_pdg_ds_warns_that_masks_cost_accuracy():
     (said,) = risks(
         hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.2)),
         flat(2), hg.Network(hg.graphs.ring(4)),

@@ -1,4 +1,4 @@
-"""Weights against dense formulas, eta against a dense norm, and every clause of Assumption 1."""
+"""Weights equal dense formulas, η equals a dense norm, and Assumption 1 is checked in full."""
 
 import re
 
@@ -215,12 +215,12 @@ def test_sums_hold_for_a_hub_of_a_hundred_thousand_neighbours():
     "graph",
     [
         graphs.paper(),
-        graphs.ring(400),  # from here on large enough for Lanczos
+        graphs.ring(400),  # from this graph on, Lanczos computes η
         graphs.complete(400),
         graphs.star(400),
         graphs.random_regular(400, 4, seed=1),
         graphs.exponential(400),
-        # Complete bipartite: the smallest eigenvalue, near -1, is the one that counts.
+        # A complete bipartite graph: the smallest eigenvalue, near -1, decides.
         graphs.from_edges([(i, 200 + j) for i in range(200) for j in range(200)]),
     ],
 )
@@ -342,7 +342,7 @@ def test_rules_for_undirected_graphs_refuse_directed_ones(rule):
         Network(DIRECTED, mixing=rule)
 
 
-def test_a_kind_that_is_not_there_is_refused_with_the_reason_and_the_way_out():
+def test_a_missing_kind_of_matrix_is_refused_with_the_reason_and_the_way_out():
     network = Network(IRREGULAR, mixing="uniform_row")
     message = (
         r'no doubly stochastic matrix, but with mixing uniform_row column \d sums .*"metropolis"'
@@ -363,7 +363,7 @@ def test_a_kind_that_is_not_there_is_refused_with_the_reason_and_the_way_out():
         Network(DIRECTED).weights("doubly")
 
 
-def test_what_is_no_graph_is_refused():
+def test_a_value_that_is_no_graph_is_refused():
     with pytest.raises(GraphError, match="needs pairs, but got 5"):
         Network(5)
 

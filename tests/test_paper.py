@@ -1,3 +1,5 @@
+"""The paper's figures have the paper's setting, its claims hold, and the demo writes both."""
+
 import json
 import platform
 from dataclasses import replace
@@ -11,7 +13,7 @@ from hushgrad import paper
 from hushgrad.cli import app
 from hushgrad.simulate.result import Comparison
 
-FEW = 4  # trials where many are not the point
+FEW = 4  # trials of a test that needs no statistics
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def fig3():
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The directory of a small demo, what it gave back, and the progress it told."""
+    """The directory of a small demo, its return value, and its calls of the progress callback."""
     out = tmp_path_factory.mktemp("demo") / "new"
     told: list[tuple[int, int]] = []
     content = paper.demo(out, trials=FEW, progress=lambda *now: told.append(now))
@@ -44,7 +46,7 @@ def claim(found, words):
     return record
 
 
-# ---- what the paper says
+# ---- the paper's figures
 
 
 def test_pdg_ds_ends_below_dgd_in_95_of_100_random_problems(fig2):
@@ -135,7 +137,7 @@ def test_a_claim_fails_below_95_percent(fig2, fig3):
     assert (record["holds"], record["figure"]) == (False, 94)
 
 
-def test_a_diverged_pdg_ds_ends_below_nobody(fig2, fig3):
+def test_a_diverged_pdg_ds_ends_below_no_method(fig2, fig3):
     error = np.full_like(fig2["PDG-DS"].error, np.nan)
     found = paper.claims(changed(fig2, "PDG-DS", error=error), fig3)
     assert claim(found, "below DGD")["figure"] == 0
@@ -157,7 +159,7 @@ def test_similar_means_within_a_factor_of_two(fig2, fig3, factor, holds):
     assert record["ratio"]["ADD-OPT"] == pytest.approx(factor, abs=0.02)
 
 
-def test_a_method_that_never_gets_there_is_not_similar(fig2, fig3):
+def test_a_method_that_never_reaches_the_error_is_not_similar(fig2, fig3):
     record = claim(
         paper.claims(fig2, changed(fig3, "Push-Pull", error=np.ones_like(fig3[0].error))),
         "speed similar",
@@ -173,7 +175,7 @@ def test_a_second_message_is_noticed(fig2, fig3):
     assert claim(found, "one message")["holds"] is False
 
 
-def test_exactness_is_judged_by_trials_and_the_stall_is_told(fig2, fig3):
+def test_exactness_is_judged_by_trials_and_the_claim_tells_of_the_stall(fig2, fig3):
     record = claim(paper.claims(fig2, fig3), "exact solution")
     assert record["stalls"] is True
     assert "stalls" in record["measured"]
@@ -187,7 +189,7 @@ def test_exactness_is_judged_by_trials_and_the_stall_is_told(fig2, fig3):
 # ---- the demo
 
 
-def test_the_demo_writes_what_it_promises(written):
+def test_the_demo_writes_the_promised_files(written):
     out, content, _ = written
     assert sorted(p.name for p in out.iterdir()) == sorted(content["files"])
     assert {"fig2.svg", "fig2.png", "fig3.svg", "fig3.png", "summary.json"} <= set(content["files"])
@@ -202,7 +204,7 @@ def test_the_demo_writes_what_it_promises(written):
     assert stored["environment"]["python"] == platform.python_version()
 
 
-def test_the_demos_medians_are_those_of_the_runs(written, fig3):
+def test_the_demos_medians_equal_the_medians_of_the_runs(written, fig3):
     for run in fig3:
         stored = written[1]["fig3"][run.label]
         assert stored["iterations"] == run.iterations.tolist()
@@ -226,7 +228,7 @@ def test_progress_is_one_rising_count_that_ends_at_its_total(written):
 
 @pytest.fixture
 def command(written, monkeypatch):
-    """`hushgrad demo` on the small demo that was already run."""
+    """Run the command `hushgrad demo` with the finished small demo in place of a new one."""
     _, content, _ = written
     asked = {}
 

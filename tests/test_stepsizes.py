@@ -1,4 +1,4 @@
-"""Schedules give the paper's numbers and know what is provable of them."""
+"""Schedules give the paper's numbers and name the conditions of Theorem 1 that they fail."""
 
 import math
 
@@ -13,7 +13,7 @@ from hushgrad.errors import AlgorithmError, StepsizeError
 
 
 class Agent:
-    """The draws of a view, scripted."""
+    """A view of an agent with given draws."""
 
     xp = np
 
@@ -74,7 +74,7 @@ def test_theorem_1_names_the_conditions_that_fail(schedule, fails):
 
 @given(st.floats(0.51, 1.0), st.floats(0.1, 3.0))
 def test_theorem_1_agrees_with_partial_sums(power, deviation):
-    """Σ n^−(p+q) grows without bound exactly where the theorem is said to fail."""
+    """Σ n^−(p+q) grows without bound exactly where `theorem_1` names a failed condition."""
     claimed = (
         "Σ |λ_i − λ_j| = ∞"
         not in S.diminishing(power=power, deviation=S.harmonic(deviation)).theorem_1()

@@ -1,4 +1,4 @@
-"""How fast agents on real links are: against a bare loop on loopback, and on a slow link.
+"""The benchmark of networked agents: on loopback against a bare loop, and on slow links.
 
-`python -m benchmarks.network` runs it; docs/performance.md says how it measures.
+`python -m benchmarks.network` runs the benchmark; docs/performance.md explains the measurements.
 """

@@ -1,14 +1,14 @@
 """`python -m benchmarks.network`: agents as processes on loopback and on slow links.
 
-loopback: five processes in a ring, mutual TLS, one frame per link and round in both directions. The
-agents are held against a bare asyncio + ssl loop, which sends frames of the same size, computes
-nothing, keeps nothing and forgets everything when it is killed. The ratio is what the algorithm,
-the journal and the protocol cost.
+loopback: five processes in a ring with mutual TLS send one frame per link, direction and round. The
+benchmark compares agents with a bare asyncio + ssl loop. The loop sends frames of the same size,
+but computes nothing and keeps nothing on disk. The ratio is the cost of the algorithm, the journal
+and the protocol.
 
-pair, ring: two or five agents on links of 10 ms round trip and 100 Mbit/s, held against the limit
-of physics (limit.py).
+pair, ring: two or five agents use links of 10 ms round trip and 100 Mbit/s. The benchmark compares
+a round with its physical limit (limit.py).
 
-Kinds take turns, and ratios are taken within a turn.
+The kinds run by turns, and a ratio compares two runs of the same turn.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from benchmarks.network.rings import KINDS, RingError, run_ring
 from benchmarks.tables import rewrite
 
 DOCS = machine.ROOT / "docs"
-TURNS = 5  # the fewest that a median is published of
+TURNS = 5  # the fewest turns of a published median
 QUICK = 5  # times fewer rounds
 LINK_KINDS = ("bare", "process", "power")
-# by part: agents, rounds by dimension (some seconds each)
+# by part: number of agents, rounds by dimension (some seconds each)
 PARTS = {
     "loopback": (5, {2: 3000, 100_000: 120}),
     "pair": (2, {2: 500, 10_000: 250, 100_000: 60}),
@@ -39,7 +39,7 @@ PARTS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 measured, 1 a network failed, 2 bad input."""
+    """Measure and report. Exit codes: 0 done, 1 a network failed, 2 bad input."""
     options = _parse(arguments)
     try:
         results = _measure(options)

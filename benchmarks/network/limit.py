@@ -1,18 +1,19 @@
-"""The physical limit of a round on a link, which the rows on slow links are held against.
+"""The physical limit of a round on a link. The reports compare rounds on slow links with it.
 
-In every round an agent sends one message to each neighbour and needs theirs before it can compute
-the next. Both directions of a link work at the same time, and so do different links. So a round
-takes at least
+In every round an agent sends one message to each neighbour, and needs the neighbours' messages
+before it can compute the next round. Both directions of a link work at the same time, and so do
+different links. So a round takes at least
 
-    propagation + 8 · (bytes of one message on the wire) / RATE:
+    propagation + 8 · (bytes of one message on the wire) / RATE.
 
-the last byte leaves the sender after all others have, and then travels. Bytes on the wire are those
-of the frame (a header of 32 bytes, d numbers of 8), of its TLS records, and of TCP and IP around
-them. Acknowledgements are left out, although TCP needs them, and so is all computing: the limit is
-a bound for every program that uses TLS over TCP. Propagation is measured in each turn, before
-the agents start, as `ping` does: the median time of a datagram from one program to another, less
-the time of its bytes. A link adds some microseconds to DELAY, and the kernel needs some to wake
-a program.
+The last byte leaves the sender after all other bytes, and then travels. The bytes on the wire are
+the frame (a header of 32 bytes and d numbers of 8), the additions of TLS, and the headers of TCP
+and IP. The limit counts neither acknowledgements, although TCP needs them, nor computing. So the
+limit is a bound for every program that uses TLS over TCP.
+
+`propagation` measures a link in each turn, before the agents start, as `ping` does. The result is
+the median time of a datagram from one program to another, less the time of the datagram's bytes. A
+link adds some microseconds to DELAY, and the kernel needs some to wake a program.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchmarks.network.link import MTU, RATE, Link, inside
 
 HEADER = 32  # bytes of a frame before its numbers
 RECORD = 16_384  # bytes of data in the longest TLS record (RFC 8446, 5.1)
-SEALED = 5 + 1 + 16  # bytes that TLS 1.3 adds to each: header, kind of content, tag
+SEALED = 5 + 1 + 16  # bytes that TLS 1.3 adds to a record: header, kind of content, tag
 TCP_IP = 20 + 20 + 12  # bytes of IPv4, TCP and TCP's timestamps in every packet
 UDP_IP = 20 + 8
 PINGS = 50
@@ -33,7 +34,7 @@ PATIENCE = 5.0  # seconds that a datagram may need
 
 
 def wire_bytes(dim: int) -> int:
-    """Bytes of IP packets that carry one message of so many numbers.
+    """The bytes of the IP packets that carry one message of `dim` numbers.
 
     >>> wire_bytes(2)
     122
@@ -49,7 +50,7 @@ def round_seconds(dim: int, propagation: float) -> float:
 
 
 def propagation(spaces: tuple[int, int], link: Link, size: int = 72) -> float:
-    """Seconds that a datagram travels, apart from the time that its bytes take."""
+    """The seconds that a datagram travels, without the time of its bytes."""
     ends: list[socket.socket] = []
     for space, address in zip(spaces, link.addresses, strict=True):
         with inside(space):

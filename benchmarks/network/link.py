@@ -1,14 +1,14 @@
 """A slow link between two agents on one machine, for the realistic rows of the benchmark.
 
-Every agent has a network namespace of its own. A link is two TUN devices, one in each namespace,
-and the process that carries IP packets between them: `python -m benchmarks.network.link`. Packets
-of one direction wait for each other as on a wire, so the direction sends RATE bits a second; then
-every packet takes DELAY seconds, and none is lost. The agents' kernels speak TCP across that
-distance: windows, acknowledgements and Nagle's rule are real, which a proxy that ends the
-connections would hide. The kernel's own `netem` does the same, but many kernels are built without.
+Every agent has a network namespace of its own. A link is two TUN devices, one in each namespace.
+The process `python -m benchmarks.network.link` carries IP packets between the devices. Packets of
+one direction wait for each other as on a wire, so a direction sends RATE bits a second. Then every
+packet takes DELAY seconds, and no packet is lost. The kernel speaks TCP across that distance, so
+windows, acknowledgements and Nagle's rule are real. A proxy that ends the connections would hide
+them. The kernel's own `netem` would do the same, but many kernels lack it.
 
 Making a link needs Linux, the right to make network namespaces, /dev/net/tun and the command `ip`.
-Nothing of it outlives the processes that hold it.
+The kernel removes a link when the processes that use the link end.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MTU = 1500  # bytes of an IP packet, as on an Ethernet
 
 _TUN, _NO_HEADER = 0x0001, 0x1000  # flags of TUNSETIFF, <linux/if_tun.h>
 _TUNSETIFF = 0x400454CA
-_SPIN = 100e-6  # seconds: a sleep ends up to so late, so the last ones are not slept
-_CROWD = 20  # packets on their way, of which none is awaited so exactly: others follow
-_QUEUE = 5000  # packets of a device: a long message enters at once, and must not be cut
+_SPIN = 100e-6  # seconds: a sleep may end this late, so the carrier wakes earlier and polls
+_CROWD = 20  # with so many packets on their way, the carrier does not poll: others follow
+_QUEUE = 5000  # packets of a device: a whole long message must fit, or TCP loses a part
 _SELF = "/proc/thread-self/ns/net"
 
 
@@ -47,7 +47,7 @@ class NoLinkError(Exception):
 
 
 class Link(NamedTuple):
-    """A TUN device at either end; an agent reaches the other at the address of the other's end."""
+    """Two TUN devices. The address of an end is the address of the agent at that end."""
 
     addresses: tuple[str, str]
     devices: tuple[int, int]
@@ -57,7 +57,7 @@ class Link(NamedTuple):
 def links(
     n_agents: int, ends: Iterable[tuple[int, int]]
 ) -> Generator[tuple[list[int], list[Link]]]:
-    """Namespaces of so many agents, and the links between some of them, carried by a process."""
+    """The namespaces of n agents, the links between the given ends, and the carrier process."""
     with ExitStack() as held:
         try:
             spaces = [_namespace(held) for _ in range(n_agents)]
@@ -77,13 +77,13 @@ def links(
             [sys.executable, "-m", "benchmarks.network.link", json.dumps(pairs)],
             cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[end for pair in pairs for end in pair],
         )  # fmt: skip
-        held.enter_context(carrier)  # leaving closes its standard input, and waits
+        held.enter_context(carrier)  # the exit closes the carrier's standard input and waits
         yield spaces, made
 
 
 @contextmanager
 def inside(space: int | None) -> Generator[None]:
-    """This thread, and what it starts, in a namespace; None stays where it is."""
+    """Run this thread, and the processes that it starts, in a namespace; None: no change."""
     home = os.open(_SELF, os.O_RDONLY)
     try:
         if space is not None:
@@ -97,7 +97,7 @@ def inside(space: int | None) -> Generator[None]:
 def _namespace(held: ExitStack) -> int:
     with inside(None):
         os.unshare(os.CLONE_NEWNET)
-        # not the machine's own choice: BBR paces, which costs a long message 1 %
+        # not the machine's default: BBR paces its packets, which costs a long message 1 %
         Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("reno")
         space = os.open(_SELF, os.O_RDONLY)
     held.callback(os.close, space)
@@ -105,7 +105,7 @@ def _namespace(held: ExitStack) -> int:
 
 
 def _device(held: ExitStack, space: int, name: str, here: str, there: str) -> int:
-    """A TUN device of a namespace, through which one address leads to the other."""
+    """A TUN device in a namespace, which leads from the address `here` to `there`."""
     with inside(space):
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         held.callback(os.close, device)
@@ -119,7 +119,7 @@ def _device(held: ExitStack, space: int, name: str, here: str, there: str) -> in
 
 
 class Direction:
-    """Packets on their way: each leaves when all before it have left, then travels."""
+    """The packets on their way. A packet leaves after all earlier packets, and then travels."""
 
     def __init__(self, delay: float = DELAY, rate: float = RATE):
         self._delay, self._seconds, self._free = delay, 8 / rate, 0.0
@@ -133,7 +133,7 @@ class Direction:
         self._packets.append((self._free + self._delay, packet))
 
     def due(self) -> float:
-        """When the next packet arrives."""
+        """The time when the next packet arrives."""
         return self._packets[0][0] if self._packets else inf
 
     def leave(self) -> bytes:
@@ -142,7 +142,7 @@ class Direction:
 
 def carry(pairs: Sequence[tuple[int, int]]) -> None:
     """Carry packets between the devices of every pair, until standard input ends."""
-    with suppress(OSError):  # a link is not late because agents compute
+    with suppress(OSError):  # real-time priority: computing agents must not delay a link
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     ways = [(a, b, Direction()) for pair in pairs for a, b in (pair, pair[::-1])]
     entries = {source: way for source, _, way in ways}

@@ -1,10 +1,10 @@
 """One process of a network: `python -m benchmarks.network.member KIND '{"key": value}'`.
 
-    bare     asyncio streams and ssl: in every round one frame to every neighbour, one from each
-    agent    `hushgrad agent` with the cheapest objective there is, sending frames of the same size
+    bare     asyncio streams and ssl: in every round one frame to and one from every neighbour
+    agent    `hushgrad agent` with a very cheap objective, which sends frames of the same size
 
-rings.py starts it. Rounds are timed from `warm` on, when connections are up and buffers have grown.
-The result is one JSON document on stdout, the last line.
+rings.py starts the process. The clock starts at round `warm`, when the process has connected and
+its buffers have grown. The last line of stdout is the result, one JSON document.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 from benchmarks.network import objective
 
-HEADER = struct.Struct("<32s")  # as long as that of hushgrad's frames
+HEADER = struct.Struct("<32s")  # as long as the header of hushgrad's frames
 HEAVY = ("jax", "scipy", "sklearn", "matplotlib", "networkx")
 
 
 async def bare(settings: dict[str, Any]) -> None:
-    """The loop that anyone would write first."""
+    """The simplest loop that sends and receives every frame."""
     size = 32 + 8 * settings["dim"]
     accepted: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -75,7 +75,7 @@ async def _dial(there: dict[str, Any], settings: dict[str, Any], *, limit: int) 
 
 
 def _context(protocol: int, settings: dict[str, Any]) -> ssl.SSLContext:
-    """TLS 1.3 with the certificates of the agents, both sides verified."""
+    """TLS 1.3 with the certificates of the agents. Both sides verify each other."""
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED

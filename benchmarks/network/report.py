@@ -1,4 +1,4 @@
-"""The results of `python -m benchmarks.network`: medians, targets and tables."""
+"""Medians, targets and tables from the results of `python -m benchmarks.network`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_CPU = {(2, "process"): 2.0, (100_000, "process"): 1.65}
 MOST_MB = 80.0
 MOST_OF_LIMIT = 1.05
 LINKS = {"pair": "Two agents on a slow link", "ring": "Five agents in a ring of slow links"}
-_BUSY = 0.04  # of DELAY: a link that is later by more cannot be trusted; an idle one adds a half
+_BUSY = 0.04  # part of DELAY: a later link counts as busy; an idle link is half as late
 
 
 def summarise(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """By kind: medians of rates and times, and of the ratios to the bare loop within turns."""
+    """By kind: the medians of rates and times, and of the ratios to the bare loop of a turn."""
     found: dict[str, Any] = {}
     for kind in turns[0]:
         rows = [turn[kind] for turn in turns]
@@ -43,7 +43,7 @@ def summarise(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summarise_link(dim: int, turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same, and a round as a multiple of its limit in the same turn."""
+    """`summarise`, and the ratio of a round to the physical limit in the same turn."""
     found = summarise(turns)
     for kind in found:
         rows = [turn[kind] for turn in turns]
@@ -63,7 +63,7 @@ def _ratio(values: Iterable[float]) -> dict[str, float]:
 
 
 def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every target with the value that was measured."""
+    """Every target with the measured value."""
     found: list[dict[str, Any]] = []
     for dim, result in results["loopback"].items():
         for (of, kind), least in LEAST_RATE.items():
@@ -78,7 +78,7 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
         found.append(_judged(dim, "memory of an agent, MB", peak, "<", MOST_MB))
         heavy = sum(len(row["heavy"]) for row in result.values())
         found.append(_judged(dim, "heavy libraries imported", heavy, "=", 0))
-    # not the ring: its five agents compute at the same time, on the cores of one machine
+    # the ring has no target: its five agents share the cores of one machine
     for dim, result in results["link"].get("pair", {}).items():
         value = result["process"]["limit_ratio"]["median"]
         found.append(_judged(dim, "process: a round to its limit", value, "≤", MOST_OF_LIMIT))

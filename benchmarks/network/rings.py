@@ -1,4 +1,4 @@
-"""Start agents, or the bare loop, as processes in a ring or a pair, and time their rounds."""
+"""Start processes with agents or the bare loop, in a ring or a pair, and time their rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hushgrad.network.config.file import write_config
 from hushgrad.network.keys.identity import mint
 
 PATIENCE = 120  # seconds for one network
-KINDS = ("bare", "DGD", "process", "power")  # DGD: with process durability
+KINDS = ("bare", "DGD", "process", "power")  # DGD runs with process durability
 _LOOPBACK = "127.0.0.1"
 
 
@@ -34,7 +34,7 @@ class RingError(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A process of the network: where it listens, and how it reaches its neighbours."""
+    """A process of the network: its listening socket and the addresses of its neighbours."""
 
     number: int
     ear: socket.socket
@@ -53,9 +53,10 @@ def name_of(number: int) -> str:
 def run_ring(
     kind: str, dim: int, rounds: int, *, n_agents: int = 5, is_slow: bool = False
 ) -> dict[str, Any]:
-    """Processes of one kind for some rounds; the slowest counts, processor time is the mean.
+    """Run processes of one kind for some rounds.
 
-    They are on loopback, or on slow links, whose propagation is measured before.
+    The slowest process gives the wall times; the processor time is a mean. The processes use
+    loopback, or slow links, whose propagation is measured first.
     """
     ends = [(0, 1)] if n_agents == 2 else [(j, (j + 1) % n_agents) for j in range(n_agents)]
     with ExitStack() as held:
@@ -154,7 +155,7 @@ def _run_all(
 def _agent_file(
     place: Path, member: Member, n_agents: int, dim: int, rounds: int, kind: str
 ) -> Path:
-    """The files of a deployed agent, its objective as cheap as there is one."""
+    """Write the files of an agent with the cheap objective; return the path of its agent.toml."""
     home = place / member.name
     np.savez(home / "data.npz", p=np.full(dim, float(member.number)))
 

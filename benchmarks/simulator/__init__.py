@@ -1,5 +1,5 @@
-"""How fast the simulator is: against a C kernel by hand, against its peers, and as sizes grow.
+"""The benchmark of the simulator: against a hand-written C kernel, against peers, as sizes grow.
 
-`python -m benchmarks` runs it; docs/performance.md says how it measures. designs.py compares the
-privacy designs, which the simulator runs.
+`python -m benchmarks` runs the benchmark; docs/performance.md explains the measurements.
+designs.py compares the privacy designs of PDG in the simulator.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: every measurement, one after the other, each in processes of its own."""
+"""`python -m benchmarks`: all measurements, one after the other, each in its own processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from benchmarks import machine
 from benchmarks.simulator import peers, processes, report, scaling
 from benchmarks.simulator.workloads import WORKLOADS
 
-ROUNDS = 7  # the fewest that a median is taken of
-SECONDS, QUICK_SECONDS = 0.1, 0.03  # of one runner in a round
+ROUNDS = 7  # the fewest rounds of a median
+SECONDS, QUICK_SECONDS = 0.1, 0.03  # the time of one runner in a round
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 done, 1 the engine and the limit (or a peer) disagree, 2 bad input."""
+    """Measure and report.
+
+    Exit codes: 0 done, 1 the engine disagrees with the limit or a peer, 2 bad input.
+    """
     options = _parse(arguments)
     try:
         results = _measure(options)

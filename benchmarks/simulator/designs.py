@@ -1,9 +1,9 @@
-"""`python -m benchmarks.simulator.designs`: what privacy designs of PDG cost, and what they hide.
+"""`python -m benchmarks.simulator.designs`: the cost and the protection of PDG's privacy designs.
 
-Every design runs on the same random problems, networks and stepsizes. Three tables: iterations to
-a relative error of 1e-6 against the paper's design, and the error at the end; which size of
-quadratic masks networks hold; how far an attacker who knows everything but one partner's share is
-off.
+Every design runs on the same random problems, networks and stepsizes. Three tables show the
+results: the iterations to a relative error of 1e-6 compared with the paper's design, and the error
+at the end; the size of quadratic masks up to which networks converge; and the error of an attacker
+who knows everything except one partner's share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hushgrad.errors import RiskWarning
 LAM_L = (0.03, 0.1, 0.3, 1.0)
 OF_GAP = (0.1, 0.2, 0.5, 1.0)  # λL / (1 − η)
 PARTS = (0.1, 0.2, 0.3, 0.5, 1.0)  # quadratic / (1 − η)
-LONGEST = 972_000  # iterations; slower ones count as not converged
+LONGEST = 972_000  # iterations; a slower run counts as not converged
 EXACT = 1e-10
 EVERY = 5
 
@@ -86,7 +86,7 @@ def stretched(m: int, trials: int) -> Any:
 
 
 def cases(trials: int) -> Iterator[tuple[str, Any, Any]]:
-    """(name, problem, network): `trials` problems each of estimation, draws of one otherwise."""
+    """(name, problem, network): `trials` problems of estimation, one problem of other kinds."""
     g = hg.graphs
     for name, graph, d in (
         ("paper's graph", g.paper(), 2),
@@ -123,7 +123,7 @@ def iterations(
 ) -> tuple[Any, Any]:
     """(iterations to 1e-6, last relative error), each (trials,), of a run of n or more iterations.
 
-    It ends at 1e-10, or where rounding has the last word: when the last quarter brings nothing.
+    The run ends at an error of 1e-10, or when rounding stops the progress of its last quarter.
     """
     shape = trials, network.n_agents, problem.dim
     x0 = start * np.random.default_rng(0).normal(size=shape)
@@ -143,7 +143,7 @@ def iterations(
 
 
 def costs(lam_l: Sequence[float], of_gap: Sequence[float], chosen: list[str], **how: Any) -> None:
-    """Iterations to 1e-6: the paper's, and the median and largest ratio of every other design."""
+    """Print the iterations to 1e-6 of the paper's design, and the ratios of every other design."""
     for name, problem, network in cases(how["trials"]):
         gap = 1 - network.eta
         for steps in sorted({*lam_l, *(part * gap for part in of_gap)}):
@@ -175,7 +175,7 @@ def graphs() -> dict[str, Any]:
 
 
 def held(trials: int) -> None:
-    """Of `trials` problems and masks each, how many fail to contract, λL = 0.05."""
+    """Print how many of `trials` problems with masks fail to contract at λL = 0.05."""
     print("\nnot held, of", trials, "draws: quadratic / (1 − η) =", *PARTS)
     for name, graph in graphs().items():
         counts: list[int] = []
@@ -195,7 +195,7 @@ def held(trials: int) -> None:
 
 
 def hidden(trials: int) -> None:
-    """‖share of one partner‖ over ‖g_i(θ*)‖ and ‖H_i‖; the guess of H_i is the others' mean."""
+    """Print ‖share of one partner‖ over ‖g_i(θ*)‖ and ‖H_i‖; the mean of the others guesses H_i."""
     print("\nrelative error with one honest partner, median (10 % quantile)")
     rng = np.random.default_rng(0)
     for name, problem, network in cases(trials):
@@ -214,7 +214,7 @@ def hidden(trials: int) -> None:
 
 
 def one_partner(problem: Any, sizes: Any, trial: int, i: int, rng: Any) -> tuple[float, ...]:
-    """Relative errors of g_i(θ*) and H_i as seen, and of H_i as guessed."""
+    """The relative errors of the masked g_i(θ*) and H_i, and of the guessed H_i."""
     own = None if problem.n_trials is None else trial
     theta = np.atleast_2d(problem.solution())[trial]
     c, Q = sizes.parts(sizes.share(rng.uniform(size=sizes.count)))

@@ -1,8 +1,9 @@
-/* The limit: PDG-DS and PDG-NDS by hand, with the same draws, for one shape at a time.
+/* The limit: hand-written PDG-DS and PDG-NDS with the simulator's draws, for one shape.
 
-   Compiled at bench time with -DDIM=d -DROWS=s (least squares) or -DDIM=d -DLOGISTIC; XLA knows its
-   shapes too. Agents' vectors are rows, links are sorted by receiver, draws lie sender by sender in
-   whole vectors, and 1/sum of the shares is folded into the sender's step. A run does
+   benchmarks/simulator/limit.py compiles this file with -DDIM=d -DROWS=s (least squares) or -DDIM=d
+   -DLOGISTIC, because XLA also knows its shapes. Agents' vectors are rows. Links are sorted by
+   receiver. Draws lie sender by sender in whole vectors. The sender's step contains the factor
+   1 / sum of the shares. An iteration has two phases:
        phase 1, per sender j:    draws, gradient, h_j = lambda_j g_j / sum of its shares
        phase 2, per receiver i:  x_i' = sum over j of w_ij x_j - u_ij h_j
    Two threads divide the agents and meet after each phase. */
@@ -21,30 +22,30 @@
 enum { LANES = 16, MOST_THREADS = 64 };
 enum { DS, LAZY, SQUARE };
 
-/* Loads need no alignment: rows of ten numbers have none. */
+/* Loads need no alignment, because rows of ten numbers are not aligned. */
 typedef double V8 __attribute__((vector_size(64), aligned(8)));
 typedef double V4 __attribute__((vector_size(32), aligned(8)));
 typedef double V2 __attribute__((vector_size(16), aligned(8)));
 typedef uint32_t U16 __attribute__((vector_size(64), aligned(4)));
 #define AT(type, p) (*(const type *)(p))
 
-/* Every field has eight bytes: benchmarks/simulator/limit.py fills them in this order. */
+/* Every field has eight bytes. benchmarks/simulator/limit.py fills the fields in this order. */
 typedef struct {
   int64_t form, agents, blocks, threads;
   double scale, power; /* lambda = scale / n^power (1 - rho / n^2), power 0 or 1 */
   const int64_t *block_agent, *block_draw; /* (blocks + 1) */
   const uint32_t *key0, *key1, *slot;      /* (draws) block by block: shares, then stepsizes, padding */
-  const int32_t *share, *shares;           /* (agents) first share, and how many */
+  const int32_t *share, *shares;           /* (agents) first share, number of shares */
   const int32_t *own, *rho;                /* (agents) draws of the own share and of the stepsize */
-  const int32_t *first, *sender, *entry;   /* (agents + 1), (links), (links) links of W; draws of theirs */
+  const int32_t *first, *sender, *entry;   /* (agents + 1), (links), (links) links of W and their draws */
   const double *w_own, *w;                 /* (agents), (links) */
-  const int32_t *first_b, *sender_b, *entry_b; /* links of B where they are not those of W */
+  const int32_t *first_b, *sender_b, *entry_b; /* links of B, if B has other links than W */
   const int32_t *colour; /* (links) links of one colour share no agent; NULL unless the run is tiny */
   const double *data, *target, *weight;    /* M, z, sigma; or X, y, penalty */
   int64_t samples;
   double *x, *next;      /* (agents, DIM) */
   double *h, *h_prev;    /* (agents, DIM) */
-  double *y, *wx;        /* (agents, DIM) what is mixed; W x of the iteration before */
+  double *y, *wx;        /* (agents, DIM) the vector to mix; W x of the last iteration */
   double *u;             /* (draws) */
 } Run;
 
@@ -88,7 +89,7 @@ INLINE Stepsize stepsize(const Run *run, int64_t k) {
 
 /* ---- threads ---- */
 
-typedef struct { _Atomic int waiting, turn, taken; int n; } Barrier; /* taken: tiles, see below */
+typedef struct { _Atomic int waiting, turn, taken; int n; } Barrier; /* taken: number of tiles taken */
 
 static void meet(Barrier *barrier) {
   if (barrier->n == 1) return;
@@ -98,7 +99,7 @@ static void meet(Barrier *barrier) {
     atomic_store(&barrier->turn, turn + 1);
   } else {
     for (long spins = 0; atomic_load(&barrier->turn) == turn; spins++)
-      if (spins > 20000) sched_yield(); /* somebody else has our core */
+      if (spins > 20000) sched_yield(); /* another process has our core */
   }
 }
 
@@ -176,7 +177,7 @@ INLINE V4 product(const double *p, const double *x) {
   return sum;
 }
 
-/* The sums of four vectors, with nine instructions instead of sixteen. */
+/* The sums of four vectors, in nine instructions instead of sixteen. */
 INLINE V4 sums(V4 a, V4 b, V4 c, V4 d) {
   V4 ab = __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
   V4 cd = __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
@@ -242,7 +243,7 @@ INLINE void receive(const Run *run, int form, int64_t i, const double *x, double
     put(next + at, 1, &sum);
     return;
   }
-  /* 2 W x - W (W x_prev) = W (2x - W x_prev), and W x is kept for the next iteration */
+  /* 2 W x - W (W x_prev) = W (2x - W x_prev); the next iteration uses W x again */
   Row wx = times(run->w_own[i], x + at);
   for (int e = run->first[i], end = run->first[i + 1]; e < end; e++) {
     int64_t j = run->sender[e] * (int64_t)DIM;
@@ -282,7 +283,7 @@ INLINE void iterate(const Run *run, int form, int64_t k, int64_t n, int thread, 
 
 static void part(const void *given, int64_t k, int64_t n, int thread, Barrier *barrier) {
   const Run *run = given;
-  switch (run->form) { /* so that each form is compiled alone */
+  switch (run->form) { /* the compiler specialises each form */
     case DS: iterate(run, DS, k, n, thread, barrier); break;
     case LAZY: iterate(run, LAZY, k, n, thread, barrier); break;
     case SQUARE: iterate(run, SQUARE, k, n, thread, barrier); break;
@@ -317,7 +318,7 @@ INLINE V8 pick(const V8 *from, const int64_t *index) {
 
 typedef struct {
   uint32_t key0[32], key1[32], slot[32]; /* own shares, stepsizes, sixteen links */
-  int64_t take[COLOURS][8]; /* which of the links' draws an agent's link of a colour has */
+  int64_t take[COLOURS][8]; /* the draw of an agent's link of a colour */
   int64_t from[COLOURS][8]; /* the agent at the other end */
   V8 has[COLOURS], w[COLOURS], w_own;
   V8 M[ROWS][DIM], z[ROWS], sigma;
@@ -358,7 +359,7 @@ static void tiny(const Run *run, int64_t k, int64_t n) {
     for (int c = 0; c < DIM; c++) x[c][i] = run->x[i * DIM + c];
   for (int64_t end = k + n; k < end; k++) {
     Stepsize step = stepsize(run, k);
-    V8 own[2], links[2], u[COLOURS], r[ROWS], h[DIM]; /* own[1]: the stepsizes' draws */
+    V8 own[2], links[2], u[COLOURS], r[ROWS], h[DIM]; /* own[1]: draws of the stepsizes */
     draw(AT(U16, s.key0), AT(U16, s.key1), AT(U16, s.slot), (uint32_t)k, own);
     draw(AT(U16, s.key0 + 16), AT(U16, s.key1 + 16), AT(U16, s.slot + 16), (uint32_t)k, links);
     V8 sum = own[0];
@@ -385,7 +386,7 @@ static void tiny(const Run *run, int64_t k, int64_t n) {
 
 /* ---- PDG-DS, many trials of a few agents: a lane for each trial ---- */
 
-/* Sixteen trials run to their end before the next sixteen begin: all they need stays in L1. */
+/* Sixteen trials end before the next sixteen begin, so L1 holds all their numbers. */
 typedef struct {
   int64_t agents, tiles, threads;
   double scale, power;
@@ -447,7 +448,7 @@ static void tiles(const void *given, int64_t k, int64_t n, int thread, Barrier *
   const Trials *run = given;
   int64_t m = run->agents, shares = run->share[m];
   V8 *room = aligned_alloc(64, (2 * 2 * m * DIM + 2 * shares) * sizeof(V8));
-  (void)thread; /* whoever is free takes the next tile */
+  (void)thread; /* a free thread takes the next tile */
   for (int64_t at; (at = atomic_fetch_add(&barrier->taken, 1)) < run->tiles;)
     tile(run, at, k, n, room, room + 2 * m * DIM, room + 4 * m * DIM);
   free(room);
@@ -547,7 +548,7 @@ static void part(const void *given, int64_t k, int64_t n, int thread, Barrier *b
 
 #endif
 
-/* n iterations from k on; the iterate is in run->x before and after. */
+/* Run n iterations, from iteration k on. run->x holds the iterate before and after. */
 void advance(Run *run, int64_t k, int64_t n) {
 #if !defined LOGISTIC && DIM * ROWS <= 16
   if (run->form == DS && run->colour) {

@@ -1,4 +1,7 @@
-"""The limit: the C kernel beside this file, compiled for one shape and called through ctypes."""
+"""The limit of speed: the C kernel beside this file, compiled for one shape.
+
+measure.py calls the kernel through ctypes and compares the engine with it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ from hushgrad.graphs import Graph
 SOURCE = Path(__file__).with_name("kernel.c")
 FORMS = ("ds", "lazy", "square")  # in the kernel's order
 LANES = 16
-BLOCK = 64  # agents whose draws are made together and used while L1 holds them
-SMALL = 16  # d · s up to which the kernel has code for tiny runs and for trials in lanes
-TINY = 8  # agents of a run that stays in registers
-COLOURS = 3  # of its links
+BLOCK = 64  # agents whose draws are made together, so that L1 still holds them
+SMALL = 16  # the largest d · s of the kernel's code for tiny runs and for trials in lanes
+TINY = 8  # the most agents of a run that stays in registers
+COLOURS = 3  # the most colours of the links of such a run
 CACHE_LINE = 64
 
 type Floats = NDArray[np.float64]
@@ -33,11 +36,11 @@ type Ints = NDArray[np.int64]
 
 
 class NoCompilerError(Exception):
-    """No C compiler here, or none that compiles the kernel."""
+    """The machine has no C compiler, or its compiler cannot compile the kernel."""
 
 
 def compiler() -> str:
-    """The first of $CC, cc, gcc, clang that there is."""
+    """The first of $CC, cc, gcc and clang that is installed."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name):
             return name
@@ -51,7 +54,7 @@ def _directory() -> tempfile.TemporaryDirectory[str]:
 
 @functools.cache
 def library(dim: int, rows: int | None) -> ctypes.CDLL:
-    """The kernel for d = dim and s = rows measurements each, or for logistic losses."""
+    """The kernel for d = dim and s = rows measurements per agent; rows = None: logistic losses."""
     name = compiler()
     target = Path(_directory().name) / f"kernel-{dim}-{rows}.so"
     shape = [f"-DDIM={dim}", "-DLOGISTIC" if rows is None else f"-DROWS={rows}"]
@@ -86,7 +89,7 @@ _Trials = _structure(
 
 
 class Limit:
-    """One run of the kernel; `form` is that of PDG-NDS, or "ds"."""
+    """One run of the kernel; `form` is "ds" for PDG-DS, or the form of PDG-NDS."""
 
     def __init__(
         self,
@@ -135,7 +138,7 @@ class Limit:
         self._call = library(problem.dim, rows).advance
 
     def advance(self, k: int, n: int) -> None:
-        """N iterations from k on."""
+        """Run n iterations, from iteration k on."""
         self._call(ctypes.byref(self._run), ctypes.c_int64(k), ctypes.c_int64(n))
 
     @property
@@ -146,7 +149,7 @@ class Limit:
 
 
 class TrialsLimit:
-    """Many trials of a small run, sixteen at a time."""
+    """Many trials of a small run, sixteen trials at a time."""
 
     def __init__(
         self,
@@ -203,8 +206,10 @@ class TrialsLimit:
 
 
 class _Shares:
-    """Where the draws of a split over some links lie: block by block the shares, sender by sender
-    in the order of the receivers' numbers, then the stepsizes, then padding to whole vectors.
+    """The layout of the draws of a split over some links.
+
+    A block holds the shares of its senders, in the order of the receivers' numbers, then the
+    stepsizes, then padding to whole vectors.
     """
 
     def __init__(self, graph: Graph, seed: int, *, block: int):
@@ -248,8 +253,8 @@ class _Shares:
 
 
 def _senders_view(graph: Graph) -> tuple[Ints, Ints, Ints]:
-    """Senders and receivers of the arcs and then of the agents' links to themselves; how many each
-    agent has of its own.
+    """Senders and receivers of the arcs, then of the agents' links to themselves; and the number of
+    shares of each sender.
     """
     own = np.arange(graph.n_agents)
     senders = np.concatenate([graph.senders, own])
@@ -261,7 +266,7 @@ def _starts(counts: Ints, dtype: Any = np.int32) -> NDArray[Any]:
 
 
 def _links(graph: Graph, entry: Ints | None) -> dict[str, NDArray[np.int32] | None]:
-    """Arcs are sorted by receiver already."""
+    """The kernel's arrays of the links. The graph's arcs are already sorted by receiver."""
     return {
         "first": _starts(graph.in_degree),
         "sender": graph.senders.astype(np.int32),
@@ -270,7 +275,7 @@ def _links(graph: Graph, entry: Ints | None) -> dict[str, NDArray[np.int32] | No
 
 
 def _colours(graph: Graph) -> NDArray[np.int32] | None:
-    """(arcs,) links of one colour share no agent; None where the kernel's registers do not do."""
+    """Colours (arcs,): links of one colour share no agent. None if the registers are too few."""
     if graph.n_agents > TINY or graph.n_arcs > LANES:
         return None
     colour: dict[tuple[int, int], int] = {}
@@ -284,7 +289,7 @@ def _colours(graph: Graph) -> NDArray[np.int32] | None:
 
 
 def _data(problem: hg.Problem) -> tuple[dict[str, Floats], int | None]:
-    """The kernel's three arrays, and s of an estimation problem, None of a logistic one."""
+    """The kernel's three arrays, and s of an estimation problem; None for a logistic problem."""
     given = problem.data
     if "M" in given:
         names, rows = ("M", "z", "sigma"), given["M"].shape[1]

@@ -1,4 +1,4 @@
-"""The tasks of a worker: workloads against the limit, growing sizes, one of the peers' sizes."""
+"""The tasks of worker.py: a workload against the limit, a point of scaling, DGD against peers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MB = 1e6
 
 
 def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """The engine and the limit in interleaved rounds; with one thread every form there is."""
+    """Time the engine and the limit in interleaved rounds; with one thread, in every form."""
     chosen = WORKLOADS[name]
     network, problem = chosen.build()
     x0 = np.random.default_rng(SEED).normal(size=(network.n_agents, problem.dim))
     case = _Case(chosen, network, problem, x0, threads)
     before = _memory_before()
     engine, costs = _first_engine(case)
-    memory = {"peak_mb": _peak(), "engine_mb": _peak() - before}  # the limit is not yet there
+    memory = {"peak_mb": _peak(), "engine_mb": _peak() - before}  # before the limit takes memory
 
     runners: dict[str, Runner] = {"engine ds": engine}
     if threads == 1:
@@ -61,7 +61,7 @@ def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, 
         for each in clocked.values():
             each.calibrate(seconds)
         interleave(list(clocked.values()), rounds)
-    else:  # on one core the rounds are themselves the iterations after which both must agree
+    else:  # on one core the rounds make the CHECKED iterations
         for each in clocked.values():
             each.n = -(-CHECKED // rounds) if threads == 1 else 3
         interleave(list(clocked.values()), rounds)
@@ -83,7 +83,7 @@ def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, 
 
 
 class _Case:
-    """A workload made, ready for runners."""
+    """A built workload, which makes runners."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Case:
 
 
 def _first_engine(case: _Case) -> tuple[Engine, dict[str, float]]:
-    """The engine at iteration 0, and what it took to come to speed."""
+    """The engine at iteration 0, and its seconds of set-up and compilation."""
     started = time.perf_counter()
     engine = case.engine("ds")
     ready = time.perf_counter()
@@ -124,7 +124,7 @@ def _first_engine(case: _Case) -> tuple[Engine, dict[str, float]]:
 
 
 def _agreement(clocked: Mapping[str, Clocked]) -> dict[str, Any]:
-    """How far the engine and the limit are apart, as a part of the largest number."""
+    """The distance between the engine and the limit, relative to the largest number."""
     result: dict[str, Any] = {}
     for title, each in clocked.items():
         role, form = title.split()
@@ -141,7 +141,7 @@ def _agreement(clocked: Mapping[str, Clocked]) -> dict[str, Any]:
 
 
 def _ratios(times: Mapping[str, Any]) -> dict[str, Any]:
-    """Medians over rounds of the ratios within a round."""
+    """The ratio of two times in a round: median, least and most over the rounds."""
 
     def ratio(above: str, below: str) -> dict[str, float] | None:
         if above not in times or below not in times:
@@ -161,20 +161,20 @@ def _ratios(times: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stolen(times: Mapping[str, Any]) -> float:
-    """The part of the time that other processes had of our core."""
+    """The part of our core's time that other processes took."""
     wall = sum(sum(each["wall"]) * each["iterations_per_round"] for each in times.values())
     cpu = sum(sum(each["cpu"]) * each["iterations_per_round"] for each in times.values())
     return max(0.0, 1 - cpu / wall)
 
 
 def _peak() -> float:
-    """The most memory that this process had, in MB."""
+    """The peak memory of this process, in MB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MB
 
 
 def _memory_before() -> float:
-    """The memory of this process before the engine comes, in MB; JAX's own does not count."""
+    """The memory of this process with JAX, before the engine starts, in MB."""
     jnp.zeros(1).block_until_ready()
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -186,14 +186,14 @@ def _memory_before() -> float:
 def point(
     n_agents: int, s: int, d: int, degree: int, trials: int, seconds: float
 ) -> dict[str, Any]:
-    """PDG-DS at one size: time of an iteration, and the memory that the engine added."""
+    """PDG-DS at one size: the time of an iteration, and the memory that the engine adds."""
     network = hg.Network(hg.graphs.random_regular(n_agents, degree))
     problem = hg.problems.estimation(n_agents=n_agents, s=s, d=d)
     problem.solution()
     before = _memory_before()
     engine = Engine(algorithm("ds"), problem, network, np.zeros((n_agents, d)), trials=trials)
     clocked = Clocked(engine)
-    clocked.calibrate(seconds * (1 + trials / 1000))  # every block of trials is a call of its own
+    clocked.calibrate(seconds * (1 + trials / 1000))  # every block of trials is a separate call
     interleave([clocked], 3)
     return {
         "seconds_per_iteration": clocked.summary()["seconds_per_iteration"],
@@ -202,7 +202,7 @@ def point(
 
 
 def gradient_descent(file: str, iterations: int, repeats: int, ends: list[int]) -> dict[str, Any]:
-    """DGD through `hg.run`, as its peers run it; and where it is after the peers' iterations."""
+    """Time DGD through `hg.run`; also return the iterates after the peers' iterations."""
     given = np.load(file)
     network = hg.Network(given["edges"])
     problem = hg.problems.estimation_from(given["M"], given["z"], sigma=given["sigma"])
@@ -211,7 +211,7 @@ def gradient_descent(file: str, iterations: int, repeats: int, ends: list[int]) 
     def run(n: int) -> Any:
         return hg.run(dgd, problem, network, iterations=n, progress=False).x[0]
 
-    x = {n: run(n).tolist() for n in ends}  # the first of them compiles
+    x = {n: run(n).tolist() for n in ends}  # the first run compiles
     times: list[float] = []
     for _ in range(repeats):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own: workers, and commands timed from outside."""
+"""Measurements in separate processes: workers, and commands timed from outside."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def call(command: list[str], name: str) -> dict[str, Any]:
 
 
 def worker(task: str, *, on: int, **settings: Any) -> dict[str, Any]:
-    """A task of benchmarks.simulator.measure, kept on so many cores."""
+    """Run a task of benchmarks.simulator.measure on `on` cores."""
     given = json.dumps(settings | {"cores": on})
     command = [sys.executable, "-m", "benchmarks.simulator.worker", task, given]
     return call(command, f"{task} {settings}")
 
 
 def import_seconds(repeats: int) -> dict[str, float]:
-    """What `import hushgrad` adds to the start of Python."""
+    """The seconds of Python's start, and the seconds that `import hushgrad` adds."""
     bare: list[float] = []
     full: list[float] = []
     for _ in range(repeats):
@@ -64,7 +64,7 @@ def import_seconds(repeats: int) -> dict[str, float]:
 
 
 def study_seconds(repeats: int) -> float:
-    """`hushgrad run` of five agents and a thousand iterations, from start to end."""
+    """The seconds of a whole `hushgrad run` with five agents and a thousand iterations."""
     with tempfile.TemporaryDirectory() as directory:
         study = Path(directory, "study.toml")
         study.write_text(_STUDY, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The results as tables, on a terminal and in the documentation.
+"""The results of `python -m benchmarks` as tables, for a terminal and for the documentation.
 
-`python -m benchmarks.simulator.report out/bench/bench.json` writes them between
-`<!-- bench:begin -->` and `<!-- bench:end -->` in docs/performance.md and README.md, and the
+`python -m benchmarks.simulator.report out/bench/bench.json` writes the tables between
+`<!-- bench:begin -->` and `<!-- bench:end -->` in docs/performance.md and README.md, and copies the
 picture into docs/images.
 """
 
@@ -24,11 +24,11 @@ _WHAT = {
     "lazy": "PDG-NDS lazy to PDG-DS",
     "square": "PDG-NDS square to PDG-DS",
 }
-_BUSY = 0.02  # of the time lost to other processes, above which a measurement is not to be trusted
+_BUSY = 0.02  # the part of the time that other processes may take from a measurement
 
 
 def targets(workloads: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every target whose workload was measured, with what was measured."""
+    """The targets of the measured workloads, each with the measured ratio."""
     found: list[dict[str, Any]] = []
     for (name, what), most in TARGETS.items():
         ratio = workloads.get(name, {}).get("one_core", {}).get("ratios", {}).get(what)
@@ -40,7 +40,7 @@ def targets(workloads: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def summary(results: dict[str, Any]) -> list[Table]:
-    """The targets alone."""
+    """The table of the targets."""
     cells = {(t["workload"], t["what"]): t for t in results["targets"]}
     columns = [what for what in _WHAT if any(w == what for _, w in cells)]
     rows = [
@@ -75,7 +75,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """What a reader of the tables must know."""
+    """Remarks that a reader of the tables needs."""
     found = [f"skipped {reason}" for reason in results["skipped"]]
     for name, cores in results["workloads"].items():
         for where, result in cores.items():
@@ -201,7 +201,7 @@ def main(file: Path) -> None:
         print(
             f"{page}: {'written' if done else 'has no <!-- bench:begin --> … <!-- bench:end -->'}"
         )
-    shutil.copyfile(file, ROOT / "docs" / "bench.json")  # what the pages' figures come from
+    shutil.copyfile(file, ROOT / "docs" / "bench.json")  # the source of the pages' figures
     picture = file.with_name(PICTURE)
     if picture.exists():
         shutil.copyfile(picture, ROOT / "docs" / "images" / PICTURE)

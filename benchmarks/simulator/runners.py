@@ -1,4 +1,4 @@
-"""Things that advance by n iterations: the engine, and the limit beside it."""
+"""Runners, which advance by n iterations, and their clocks; the workers of measure.py use them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Runner(Protocol):
 
 
 class Engine:
-    """The simulator as `hg.run` drives it: blocks of trials, one after the other or on threads."""
+    """The simulator as `hg.run` drives it, with blocks of trials in turn or on threads."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Engine:
         self.restart()
 
     def restart(self) -> None:
-        """Back to iteration 0."""
+        """Go back to iteration 0."""
         with jax.enable_x64(True):
             self._states = [simulation.start(self._x0) for simulation in self._simulations]
 
@@ -70,7 +70,7 @@ class Engine:
 
     def _advance(self, block: int, k: int, n: int) -> None:
         simulation, state = self._simulations[block], self._states[block]
-        with jax.enable_x64(True):  # in each thread by itself
+        with jax.enable_x64(True):  # every thread has its own setting
             if k == 0 and self._first_differs:
                 state, _ = simulation.first(state)
                 k, n = k + 1, n - 1
@@ -90,7 +90,7 @@ class Engine:
 
 @dataclass
 class Clocked:
-    """A runner and its times; every call goes on where the last one ended."""
+    """A runner and its times. Every call goes on where the last call ended."""
 
     runner: Runner
     k: int = 0
@@ -99,14 +99,14 @@ class Clocked:
     cpu: list[float] = field(default_factory=list[float])
 
     def run(self, n: int) -> tuple[float, float]:
-        """Seconds that n iterations took: by the clock, and of processors."""
+        """Run n iterations; return their wall time and their processor time in seconds."""
         wall, cpu = time.perf_counter(), time.process_time()
         self.runner.advance(self.k, n)
         self.k += n
         return time.perf_counter() - wall, time.process_time() - cpu
 
     def calibrate(self, seconds: float) -> None:
-        """Make a round take about so long."""
+        """Choose n so that a round takes about `seconds`."""
         self.run(1)  # may compile
         took, _ = self.run(1)
         while took < seconds / 4:
@@ -130,8 +130,9 @@ class Clocked:
 
 
 def interleave(clocked: list[Clocked], rounds: int) -> None:
-    """All of them in turn, so that what disturbs the machine disturbs them alike; every other round
-    backwards, so that nobody always comes after the same one.
+    """Run all runners by turns, so that a disturbance of the machine disturbs all alike.
+
+    Every other round goes backwards, so that no runner always follows the same one.
     """
     for r in range(rounds):
         for each in reversed(clocked) if r % 2 else clocked:

@@ -1,4 +1,4 @@
-"""Time and memory of an iteration as sizes grow, and the picture of it."""
+"""Time and memory of an iteration as sizes grow, measured and plotted for `--scaling`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ AXES: dict[str, tuple[str, list[dict[str, int]]]] = {
 def measure(
     seconds: float, million: dict[str, Any] | None, say: Callable[[str], None]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The points of each axis: {value, seconds_per_iteration, engine_mb}. Workload f is the point
-    of a million agents, where it was measured.
+    """The points of each axis: {value, seconds_per_iteration, engine_mb}.
+
+    `million` is the result of workload f. If it is given, the point of a million agents uses it.
     """
     known: dict[tuple[str, int], dict[str, Any]] = {}
     if million is not None:
@@ -63,7 +64,7 @@ def plot(scaling: dict[str, list[dict[str, Any]]], path: Path) -> Path:
         for panel, key, scale in zip(
             column, ("seconds_per_iteration", "engine_mb"), (1e6, 1.0), strict=True
         ):
-            # a small run adds less memory than the system's bookkeeping shows
+            # a small run adds less memory than the system can report
             panel.loglog(values, [max(p[key] * scale, 1e-3) for p in points], "o-")
             panel.grid(alpha=0.3)
         column[1].set_xlabel(AXES[axis][0])

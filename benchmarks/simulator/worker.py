@@ -1,9 +1,8 @@
 """One measurement in a process of its own.
 
-`python -m benchmarks.simulator.worker TASK '{"key": value}'` is started by processes.py.
-
-A process for each, since XLA counts its cores once, and memory is known by its peak only. The
-result is one JSON document on stdout.
+processes.py starts `python -m benchmarks.simulator.worker TASK '{"key": value}'`. Every measurement
+needs its own process: XLA counts its cores once, and the system reports only the peak of a
+process's memory. The result is one JSON document on stdout.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 
 def pin(cores: int) -> bool:
-    """Keep this process on so many cores, the last ones; False where the system cannot."""
+    """Keep this process on the last `cores` cores; False if the system cannot."""
     if not hasattr(os, "sched_setaffinity"):
         return False
     allowed = sorted(os.sched_getaffinity(0))
@@ -24,7 +23,7 @@ def pin(cores: int) -> bool:
 
 
 def main(task: str, settings: dict[str, Any]) -> None:
-    is_pinned = pin(settings.pop("cores"))  # before JAX is imported and counts them
+    is_pinned = pin(settings.pop("cores"))  # before the import of JAX, which counts the cores
     from benchmarks.simulator import measure
 
     result = getattr(measure, task)(**settings)

@@ -1,4 +1,4 @@
-"""What is measured: the workloads a to f, the algorithms on them, and the targets."""
+"""The workloads a to f, their algorithms and their targets; measure.py runs them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SEED = 1
 CHECKED = 100  # iterations after which the engine and the limit must still agree …
 TOLERANCE = 1e-12  # … to this part of the largest number
 
-# Stepsizes small enough for every workload, so that iterates of any length of run stay finite.
+# The stepsizes are so small that the iterates of every workload stay finite in a long run.
 # name: (scale, power) of λ = scale / n^power
 STEPS = {"ds": (0.05, 1), "lazy": (0.002, 0), "square": (0.002, 0)}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A problem on a network, and what may be asked of it."""
+    """A problem on a network, and the measurements that it takes part in."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Workload:
     trials: int = 1
     forms: tuple[str, ...] = ("ds",)
     has_autodiff: bool = False
-    is_slow: bool = False  # a hundred iterations take seconds: the rounds themselves make them
+    is_slow: bool = False  # a hundred iterations take seconds, so the timed rounds make them
     is_quick: bool = True  # part of `--quick`
 
 
@@ -45,7 +45,7 @@ def _hundred() -> tuple[hg.Network, hg.Problem]:
 
 
 def _ring() -> tuple[hg.Network, hg.Problem]:
-    graph = hg.graphs.small_world(10_000, 6, p=0.0)  # a ring, with chords over two and three
+    graph = hg.graphs.small_world(10_000, 6, p=0.0)  # a ring, with chords to the next two agents
     return hg.Network(graph), hg.problems.estimation(n_agents=10_000, s=5, d=10)
 
 
@@ -59,7 +59,7 @@ def _logistic() -> tuple[hg.Network, hg.Problem]:
         "weight": np.ones((m, n)),
         "penalty": np.full((m, d), 1 / m),
     }
-    # hg.problems.logistic without the seconds that its θ* takes at this size, which no step needs
+    # hg.problems.logistic without θ*, which takes seconds at this size and which no step needs
     problem = hg.Problem(
         losses.logistic,
         data,
@@ -95,8 +95,8 @@ WORKLOADS = {
     )
 }  # fmt: skip
 
-# (workload, what) → the most that the median ratio may be on a quiet machine, one core.
-# ds and autodiff: to the C limit of PDG-DS; lazy and square: to the engine's own PDG-DS.
+# (workload, form) → the largest allowed median ratio, on one core of a quiet machine.
+# ds and autodiff are compared with the C limit of PDG-DS, lazy and square with the engine's PDG-DS.
 TARGETS: dict[tuple[str, str], float] = {
     **{(name, "ds"): most for name, most in zip("abcdef", (3, 2, 2, 1.8, 1.6, 1.5), strict=True)},
     **{(name, "autodiff"): most for name, most in zip("abcd", (3, 4, 2, 1.9), strict=True)},
@@ -113,11 +113,11 @@ def algorithm(form: str) -> Algorithm:
 
 
 def _plain_loss(theta: Any, data: Any) -> Any:
-    """What a user would write of the estimation problem."""
+    """The loss of the estimation problem as a user would write it."""
     residual = data["z"] - data["M"] @ theta
     return (residual**2).sum() + data["sigma"] * (theta**2).sum()
 
 
 def by_autodiff(problem: hg.Problem) -> hg.Problem:
-    """The same estimation problem, given by nothing but its loss."""
+    """The same estimation problem, given by its loss alone."""
     return hg.Problem(_plain_loss, problem.data, dim=problem.dim, solution=problem.solution())

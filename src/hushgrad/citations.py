@@ -1,4 +1,4 @@
-"""BibTeX of the methods: the entries of references.bib by key."""
+"""The BibTeX entries of references.bib by key, for `hushgrad cite`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENTRY = re.compile(r"^@\w+\{([^,\s]+),.*?^\}$", re.MULTILINE | re.DOTALL)
 
 @cache
 def entries() -> dict[str, str]:
-    """Every entry as it stands in the file, by key.
+    """Every entry of the file, unchanged, by key.
 
     >>> entries()["shi2015extra"].splitlines()[0]
     '@article{shi2015extra,'
@@ -24,7 +24,7 @@ def entries() -> dict[str, str]:
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """The entries of these keys, in their order, as one BibTeX text."""
+    """One BibTeX text with the entries of the given keys, in the order of the keys."""
     keys = list(dict.fromkeys(keys))
     unknown = [key for key in keys if key not in entries()]
     if unknown:

@@ -1,4 +1,4 @@
-"""What commands say: results on stdout, all else on stderr."""
+"""The output of commands: results go to stdout, messages to stderr. Commands and agents use it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from hushgrad.errors import DivergedError
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-WIDE = 200  # columns in a pipe, where nothing has to fit a screen
+WIDE = 200  # columns in a pipe, where no line has to fit a screen
 
 
 def console(*, stderr: bool = False) -> Any:
-    """A rich console on today's stdout or stderr; plain text in a pipe."""
+    """A rich console on the present stdout or stderr; plain text in a pipe."""
     from rich.console import Console
 
     plain = Console(stderr=stderr, highlight=False)
@@ -21,11 +21,11 @@ def console(*, stderr: bool = False) -> Any:
 
 
 def say(kind: str, message: str, style: str) -> None:
-    """One message on stderr: `error: …`."""
-    # what others sent may be in a message, but it cannot move the cursor
+    """Print one message on stderr: `error: …`."""
+    # a message may quote another agent's text, which must not move the cursor
     shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in message)
     if not sys.stderr.isatty() and "FORCE_COLOR" not in os.environ:
-        print(f"{kind}: {shown}", file=sys.stderr)  # rich takes some megabytes
+        print(f"{kind}: {shown}", file=sys.stderr)  # without rich, which needs some megabytes
         return
     from rich.text import Text
 
@@ -37,7 +37,7 @@ def note(message: str) -> None:
 
 
 def told(error: BaseException) -> int:
-    """Say what ended a command; gives its exit code."""
+    """Print the error that ended a command, and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         say("interrupted", "stopped before the end.", "bold yellow")
         return INTERRUPTED
@@ -46,7 +46,7 @@ def told(error: BaseException) -> int:
 
 
 def shown_vector(theta: list[float | None], most: int = 8) -> str:
-    """The first entries of θ."""
+    """The first entries of θ as text."""
     entries = ["?" if value is None else f"{value:.6g}" for value in theta[:most]]
     more = f", … ({len(theta)} entries)" if len(theta) > most else ""
     return f"[{', '.join(entries)}{more}]"

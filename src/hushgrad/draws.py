@@ -1,8 +1,9 @@
-"""Private uniforms, addressed instead of drawn in order: u = U(key of agent and stream; k, slot).
+"""The agents' private random numbers: u = U(key of agent and stream; k, slot).
 
+Every number has an address, so no number depends on the order of the draws. The generator is
 Threefry-2x32 with 20 rounds (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011)
-in plain array code: the same source runs on NumPy and on jax.numpy, bit for bit, so that the
-simulator, an agent alone and a cluster draw identical numbers, in any order and after any restart.
+in plain array code. The same source runs on NumPy and on jax.numpy and gives the same bits. So
+the simulator, an agent alone and a cluster draw identical numbers, also after a restart.
 
 The contract:
 
@@ -10,12 +11,12 @@ The contract:
     key        = threefry(key_trial, (agent, stream))
     u          = (top 53 bits of threefry(key, (k, slot)) + 1) · 2⁻⁵³  ∈ (0, 1]
 
-What two agents i < j share, the masks of their objectives, is drawn by a key of the pair:
+Two agents i < j draw the shared masks of their objectives with a key of the pair:
 
     key_ij     = threefry(key of (i, MASK), (j, MASK)),  u_n addressed by (ONCE, n)
 
-Seeds are for studies and tests; a deployed agent uses a secret key and a real cipher with the same
-addresses.
+Seeds serve studies and tests. A deployed agent draws with a secret key and a real cipher, at the
+same addresses.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 type Words = tuple[Any, Any]  # two uint32 arrays of one shape
 
-PUBLIC = 0xFFFF_FFFF  # the agent whose draws everyone knows: common coins
-ONCE = 0xFFFF_FFFF  # the iteration of draws that are made once per run
+PUBLIC = 0xFFFF_FFFF  # stands for an agent in the addresses of common coins, which everyone knows
+ONCE = 0xFFFF_FFFF  # stands for k in the addresses of draws that are made once per run
 TRIAL = 0x7472_6961  # "tria": keeps keys of trials apart from keys of agents
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -37,7 +38,7 @@ _PARITY = 0x1BD1_1BDA
 
 
 class Stream(enum.IntEnum):
-    """What a draw is for. Numbers are part of the contract: add at the end, never renumber."""
+    """The purpose of a draw. The contract fixes the numbers: add at the end, never renumber."""
 
     STEPSIZE = 0
     SPLIT = 1
@@ -66,8 +67,9 @@ def threefry(key: Words, counter: Words) -> Words:
 
 
 def uniforms(key: Words, counter: Words) -> Any:
-    """u ∈ (0, 1], float64. Both products and their sum are exact, so no compiler can round them
-    apart.
+    """u ∈ (0, 1], float64.
+
+    Both products and their sum are exact, so every compiler gives the same bits.
     """
     high, low = threefry(key, counter)
     return (
@@ -98,7 +100,7 @@ def agent_keys(
 
 
 class Draws(Protocol):
-    """The draws of one agent, by address; those of `Stream.COIN` are everyone's."""
+    """The draws of one agent, by address. All agents share the draws of `Stream.COIN`."""
 
     def uniforms(
         self, stream: Stream, when: NDArray[np.uint32], slots: NDArray[np.uint32]

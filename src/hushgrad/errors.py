@@ -1,30 +1,30 @@
-"""What hushgrad raises, and what it warns of.
+"""The errors that hushgrad raises and the warning that it gives; every module uses them.
 
     Exception
     └── HushgradError
         ├── InputError (also a ValueError)      a bad argument value
         │   ├── GraphError                      a graph that cannot be built
         │   ├── MixingError                     weights that break Assumption 1
-        │   ├── ProblemError                    losses, data, starting points
-        │   ├── StudyError                      a study file
-        │   ├── AlgorithmError                  a network or parameters it cannot use
-        │   ├── StepsizeError                   schedules and deviations
-        │   ├── IdentityError                   keys, certificates, who is at the other end
-        │   ├── ConfigError                     an agent's file
-        │   └── PrivacyError                    what an adversary does not know, or cannot be judged
+        │   ├── ProblemError                    losses, data or starting points that do not fit
+        │   ├── StudyError                      a study file that cannot be run
+        │   ├── AlgorithmError                  a network or parameters that it cannot use
+        │   ├── StepsizeError                   a malformed schedule or deviation
+        │   ├── IdentityError                   keys, certificates, or a peer with a wrong name
+        │   ├── ConfigError                     an agent's file that cannot be run
+        │   └── PrivacyError                    a question that an audit cannot answer
         ├── MissingExtra (also an ImportError)  an optional package that is not installed
         ├── DivergedError                       the iterates left the finite numbers
         └── AgentError                          a networked agent cannot go on
             ├── WireError                       bytes or messages that break the protocol
             ├── StateError                      a state directory that cannot be used
             ├── ReplayError                     a journal that does not reproduce its messages
-            ├── StaleCopyError                  a state that is older than what peers hold
+            ├── StaleCopyError                  a state that is older than the peers' messages
             ├── MaskError                       masks that do not cancel
             ├── DiameterError                   agents that would not stop together
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
-    └── RiskWarning                             legal, but unlikely to be what was meant
+    └── RiskWarning                             settings that are legal, but unlikely to work
 
 Every message names the rule, the place, the value and the way out.
 """
@@ -34,7 +34,7 @@ from typing import Any
 
 
 class HushgradError(Exception):
-    """The root of everything that hushgrad raises on purpose."""
+    """The base class of every error that hushgrad raises on purpose."""
 
 
 class InputError(HushgradError, ValueError):
@@ -42,11 +42,11 @@ class InputError(HushgradError, ValueError):
 
 
 class GraphError(InputError):
-    """A graph cannot be built from what was given."""
+    """The arguments describe no valid graph."""
 
 
 class MixingError(InputError):
-    """Weights break Assumption 1, or a network does not have the kind of matrix asked for."""
+    """Weights break Assumption 1, or a network has no matrix of the requested kind."""
 
 
 class ProblemError(InputError):
@@ -54,7 +54,7 @@ class ProblemError(InputError):
 
 
 class StudyError(InputError):
-    """A study file says something that cannot be run."""
+    """A study file describes a study that cannot be run."""
 
 
 class AlgorithmError(InputError):
@@ -66,19 +66,19 @@ class StepsizeError(InputError):
 
 
 class PrivacyError(InputError):
-    """An adversary was asked for what it does not know, or a run cannot be judged."""
+    """A caller asked for a value that the adversary does not know, or a run cannot be judged."""
 
 
 class IdentityError(InputError):
-    """Keys or certificates that cannot be used, or a peer that is not who it should be."""
+    """A key or certificate cannot be used, or a peer is not the agent that was expected."""
 
 
 class ConfigError(InputError):
-    """An agent's file says something that cannot be run."""
+    """An agent's file describes an agent that cannot be run."""
 
 
 class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error
-    """A package of an optional extra is needed here and is not installed."""
+    """A call needs a package of an optional extra, and the package is not installed."""
 
 
 class DivergedError(HushgradError):
@@ -86,15 +86,15 @@ class DivergedError(HushgradError):
 
 
 class AgentError(HushgradError):
-    """A networked agent cannot go on; its state is kept."""
+    """A networked agent cannot go on. Its state directory keeps its state."""
 
 
 class WireError(AgentError):
-    """What came over a link breaks a rule of the protocol."""
+    """Bytes or messages from a link break a rule of the protocol."""
 
     def __init__(self, message: str, reason: str = "frame"):
         super().__init__(message)
-        self.reason = reason  # one word or two, to count by
+        self.reason = reason  # one word or two: the metrics count errors by reason
 
 
 class StateError(AgentError):
@@ -102,7 +102,7 @@ class StateError(AgentError):
 
 
 class ReplayError(AgentError):
-    """Rerun from its journal, a step does not give the messages that it had sent."""
+    """A step, rerun from the journal, gives other messages than the agent had sent."""
 
 
 class StaleCopyError(AgentError):
@@ -114,7 +114,7 @@ class MaskError(AgentError):
 
 
 class DiameterError(AgentError):
-    """Agents are farther apart than they were told, so that they would not stop together."""
+    """Two agents are farther apart than the given diameter, so they would not stop together."""
 
 
 class PeerLostError(AgentError):
@@ -122,13 +122,13 @@ class PeerLostError(AgentError):
 
 
 class RiskWarning(UserWarning):
-    """What was asked for is legal, but unlikely to work as meant."""
+    """The settings are legal, but unlikely to work as the user means them."""
 
 
 def optional(module: str, extra: str) -> Any:
     """Import a module that belongs to an optional extra, or say how to install it.
 
-    Returns ``Any``, not a module type: what is imported by name has no types to check.
+    The return type is ``Any``: a checker knows no types of a module that is imported by name.
 
     >>> optional("json", "sim").dumps([1])
     '[1]'
@@ -138,7 +138,7 @@ def optional(module: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtra(
-            f"this needs {package}, which cannot be imported ({error}). "
+            f"hushgrad needs {package} here, but cannot import it ({error}). "
             f"Install it with: pip install 'hushgrad[{extra}]'",
             name=module,
         ) from error

@@ -1,11 +1,13 @@
-"""What an algorithm may ask of a communication round.
+"""The language of a communication round: matrices, terms, Push and Pull.
 
-A step writes its equation with *terms*: ``W @ x`` computes nothing, it says which weights go with
-which vector. Terms add, subtract and scale by plain numbers. ``Push`` and ``Pull`` say who weighs
-them. Drivers (stacked, recording, one agent alone, a block per rank) answer a round with the sums
-the receivers form.
+Algorithms write their equations in this language. A step builds *terms*: ``W @ x`` computes
+nothing, but pairs weights with a vector. Terms add, subtract and scale by plain numbers. In a
+``Push`` the sender weighs the vector; in a ``Pull`` the receiver does. Drivers answer a round with
+the sums that the receivers form. The drivers are the simulator, its recorder, one agent in a
+network, and one process of several machines.
 
-No numpy, no jax, no I/O: arrays are whatever the driver uses, of shape (agents here, d, trials).
+This module imports no numpy and no jax, and does no I/O. Each driver brings its own arrays, of
+shape (agents here, d, trials).
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ class Links(enum.StrEnum):
 
 
 class Matrix:
-    """Weights on links. ``A @ u`` gives terms; only a driver computes with them."""
+    """Weights on links. ``A @ u`` gives terms; only a driver computes their sums."""
 
     links: Links = Links.GRAPH
-    sender_knows: bool = True  # so that it can weigh: a Push may carry it
-    receiver_knows: bool = False  # the same, and a Pull
+    sender_knows: bool = True  # the sender can weigh, so a Push may use this matrix
+    receiver_knows: bool = False  # the receiver can weigh, so a Pull may use this matrix
 
     def __matmul__(self, vector: Array) -> Terms:
         return Terms(((self, vector),))
@@ -41,7 +43,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class IdentityMatrix(Matrix):
-    """Every agent to itself: nothing on the wire."""
+    """I: every agent keeps its own vector, and the wire carries nothing."""
 
     links = Links.NONE
 
@@ -50,7 +52,7 @@ class IdentityMatrix(Matrix):
 class Public(Matrix):
     """The network's W (doubly stochastic), R (row) or C (column).
 
-    Both ends of a link know w_ij; r_ij is the receiver's choice, c_ij the sender's.
+    Both ends of a link know w_ij. The receiver chooses r_ij, the sender chooses c_ij.
     """
 
     name: str
@@ -73,8 +75,9 @@ class Lazy(Matrix):
 
 @dataclass(frozen=True)
 class Square(Matrix):
-    """A², over links to agents two hops away: computed as A (A u) in bulk, sent as its column by
-    one agent.
+    """A², which reaches agents two hops away.
+
+    The simulator computes A (A u). One agent of a network sends with its column of A².
     """
 
     of: Public
@@ -83,8 +86,10 @@ class Square(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Columns(Matrix):
-    """Weights that only the sender knows: raw draws, which `scale` normalises through the vector,
-    or a column that adds up to one already.
+    """Weights that only the sender knows.
+
+    The weights are raw draws, and `scale` normalises the vector instead; or the weights of a column
+    add up to one already, and `scale` is None.
     """
 
     own: Array  # (agents, 1, trials) weight of the link to oneself
@@ -98,8 +103,8 @@ class Columns(Matrix):
 
 @dataclass(frozen=True, eq=False)
 class Shares(Matrix):
-    """Shares that are vectors: link by link what the sender made of its vector, own share
-    included.
+    """Shares that are vectors: the sender divides its vector into one share for every link and one
+    for itself.
     """
 
     links: Links = Links.GRAPH
@@ -113,7 +118,7 @@ class Shares(Matrix):
 
 
 class Parcel(tuple[Array, Array]):
-    """The two arrays of Shares, scaled together."""
+    """The own and the outgoing array of Shares, which change sign and scale together."""
 
     __slots__ = ()
 
@@ -128,7 +133,7 @@ class Terms:
     """A sum of products (matrix, vector), not yet computed."""
 
     __slots__ = ("parts",)
-    __array_ufunc__ = None  # so that numpy hands `array * terms` to us, who refuse it
+    __array_ufunc__ = None  # numpy then leaves `array * terms` to `__rmul__`, which refuses
 
     def __init__(self, parts: Iterable[tuple[Matrix, Array]]):
         self.parts = tuple(parts)
@@ -154,7 +159,7 @@ class Terms:
     __mul__ = __rmul__
 
     def __iter__(self) -> Iterator[tuple[Matrix, Array]]:
-        """Products with simple matrices: (I + A)/2 falls into A/2 and I/2, exactly."""
+        """The products, with every (I + A)/2 taken apart exactly, into A/2 and I/2."""
         for A, u in self.parts:
             if isinstance(A, Lazy):
                 half = 0.5 * u
@@ -177,8 +182,8 @@ def _terms(value: object) -> Terms:
     if isinstance(value, Terms):
         return value
     raise TypeError(
-        f"terms add to terms, not to {type(value).__name__}: a vector of the agent's own is "
-        "`agent.I @ vector`, or is added to the sum that the round gives back"
+        f"terms add to terms, not to {type(value).__name__}. Write `agent.I @ vector` for a vector "
+        "that the agent keeps, or add the vector to the sum that the round gives back."
     )
 
 
@@ -188,8 +193,9 @@ IDENTITY = IdentityMatrix()
 class Push:
     """The sender weighs: j → i carries Σ_terms a_ij u_j.
 
-    `over` says which links are awake in this round (out-slots, 1, trials), None for all; `scalar`
-    that the terms are one number per agent, not a vector like x, which matters where d = 1.
+    `over` marks the links that are awake in this round (out-slots, 1, trials); None wakes all.
+    `scalar` says that the terms hold one number per agent. Where d = 1, the shape alone could not
+    tell such a number from a vector like x.
     """
 
     __slots__ = ("over", "scalar", "terms")
@@ -202,9 +208,9 @@ class Push:
 
 
 class Pull:
-    """The receiver weighs: j → i carries u_j itself, i forms Σ_j a_ij u_j. One public product.
+    """The receiver weighs: j → i carries u_j itself, and i forms Σ_j a_ij u_j.
 
-    `vector` is what goes on the wire.
+    A Pull takes one product with a public matrix. `vector` goes on the wire.
     """
 
     __slots__ = ("matrix", "terms", "vector")
@@ -212,7 +218,7 @@ class Pull:
     def __init__(self, product: Terms):
         if len(product.parts) != 1:
             raise TypeError(
-                f"Pull takes one product R @ u, got {len(product.parts)}: its wire carries u"
+                f"Pull takes one product R @ u, but got {len(product.parts)}: the wire carries u"
             )
         self.terms = product
         self.matrix, self.vector = product.parts[0]
@@ -221,12 +227,12 @@ class Pull:
 
 
 def exchanges(asked: Round) -> tuple[Push | Pull, ...]:
-    """The exchanges of one round, whether the step yielded one or a tuple."""
+    """The exchanges of one round as a tuple, also where the step yielded a single exchange."""
     return asked if isinstance(asked, tuple) else (asked,)
 
 
 def reply(asked: Round, sums: tuple[Array, ...]) -> Any:
-    """What a step gets back: one sum for one exchange, a tuple for a tuple."""
+    """The answer to a step: one sum for one exchange, a tuple of sums for a tuple."""
     return sums if isinstance(asked, tuple) else sums[0]
 
 

@@ -1,7 +1,7 @@
-"""Names that a package offers and loads when they are first used.
+"""Lazy names of a package: the package loads a name's module when the name is first used.
 
-Every package whose modules are heavy takes its `__getattr__` and `__dir__` from here, so that
-importing the package costs next to nothing and an agent's process loads only its own modules.
+Every package with heavy modules takes its `__getattr__` and `__dir__` from here. Importing such a
+package is then cheap, and an agent's process loads only the modules that the agent needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def lazy_exports(
     """The `__getattr__` and the `__dir__` of a package.
 
     `homes` maps a module, written from the package on, to the names that the package takes from
-    the module, separated by spaces. The names at "" are modules of the package themselves.
+    the module, separated by spaces. The names under "" are themselves modules of the package.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
@@ -28,7 +28,7 @@ def lazy_exports(
         home = home_of[name]
         module = import_module(f"{package}.{home or name}")
         value = getattr(module, name) if home else module
-        setattr(sys.modules[package], name, value)  # Python asks once
+        setattr(sys.modules[package], name, value)  # Python calls `load` once per name
         return value
 
     def names() -> list[str]:

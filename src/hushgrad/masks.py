@@ -1,26 +1,29 @@
-"""Zero-sum masks of the objective: what everybody computes with is f_i plus a secret quadratic.
+"""Zero-sum masks of the objective: every agent adds a secret quadratic to its f_i.
 
     f_i(θ) + c_iᵀθ + ½ θᵀQ_iθ,    Σ_i c_i = 0,    Σ_i Q_i = 0,    Q_i = Q_iᵀ
 
-so the optimum is that of Σ f_i, and nobody sees more of f_i than the masked one. Two partners
-i < j draw the same numbers from a key that only they have; i adds them, j subtracts them:
+The masks sum to zero, so the optimum of Σ f_i stays. Every agent computes with its masked
+objective, so its messages tell nothing else about f_i. Two partners i < j draw the same numbers
+from a key that only the two have; i adds the numbers, j subtracts them:
 
     c_i = Σ_{j partner of i} ± c_ij,    Q_i = Σ_j ± Q_ij
 
-One honest partner is enough: its share stays unknown to all others together. Public are who masks
-with whom and the distribution: every number is uniform in ±√3 times its size, made by products
-and differences only, so that the two shares cancel to the bit on any machine. Sizes must be large
-against g_i(θ*) and H_i, which are secret, so they are told in the only public unit there is, the
-stepsize:
+One honest partner is enough: all other agents together do not know the share of that partner. The
+pairs of partners and the distribution are public. Every number is uniform in ±√3 times its size.
+Only products and differences make the number, so two shares cancel to the bit on any machine. The
+sizes must be large against g_i(θ*) and H_i, which are secret. So sizes are stated in the only
+public unit, the stepsize:
 
     λ c_ij,  one entry          size `linear`, in the units of θ
     λ Q_ij,  as an operator     size `quadratic`, by default a part of the network's 1 − η
 
-A curvature of −q at one agent is held by its neighbours only if λq is small against 1 − η, hence
-the default. The larger the size, the better hidden: Hessians up to `quadratic`/λ and gradients at
-θ* up to `linear`/λ are, given one honest partner. What masks do not hide: how the Hessian of an
-f_i that is not quadratic changes along the way. A mask that varied in time, or saw a filtered θ,
-could be told apart from f_i by who knows the rule; a constant one cannot.
+The neighbours balance a curvature of −q at one agent only if λq is small against 1 − η; the default
+follows from this bound. A larger size hides more: given one honest partner, masks hide Hessians up
+to `quadratic`/λ and gradients at θ* up to `linear`/λ. Masks do not hide the changes of the Hessian
+of an f_i that is not quadratic. An attacker who knows the rule could tell f_i from a mask that
+varied in time or depended on a filtered θ. The attacker cannot tell f_i from a constant mask.
+
+The PDG algorithms choose the masks; the simulator and the networked agents draw and add them.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ from hushgrad.errors import AlgorithmError
 type Floats = NDArray[np.float64]
 type Uniforms = Callable[[int], Floats]  # n → the first n uniforms of a pair
 
-MOST_QUADRATIC = 1024  # a dense Q of 8 MB; beyond, it costs more than most objectives
+MOST_QUADRATIC = 1024  # Q is dense, 8 MB here; a larger Q costs more than most objectives
 GAP_PART = 0.2  # quadratic / (1 − η): stable on every network of benchmarks/simulator/designs.py
 
-_TURN = 0x9E37_79B9  # 2³² / golden ratio: multiples of it spread evenly
+_TURN = 0x9E37_79B9  # 2³² / golden ratio: its multiples spread evenly
 
 
 @dataclass(frozen=True)
@@ -63,26 +66,26 @@ class Mask:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the numbers of a pair are, and how many."""
+    """The size and the count of the numbers that a pair of partners draws."""
 
     dim: int
-    linear: float  # of an entry of c_ij
-    quadratic: float  # of an entry of Q_ij, 0 for none
+    linear: float  # size of an entry of c_ij
+    quadratic: float  # size of an entry of Q_ij; 0: no quadratic part
 
     @property
     def count(self) -> int:
-        """Uniforms that a pair draws: c, then the upper triangle of Q, row by row."""
+        """The number of uniforms of a pair: c, then the upper triangle of Q, row by row."""
         d = self.dim
         return d + d * (d + 1) // 2 * (self.quadratic > 0)
 
     def share(self, uniforms: Floats) -> Floats:
-        """What the lower of two partners adds and the higher subtracts, (count, …)."""
+        """The numbers that the lower partner adds and the higher partner subtracts, (count, …)."""
         size = np.full(self.count, math.sqrt(3) * self.quadratic)
         size[: self.dim] = math.sqrt(3) * self.linear
         return size.reshape(-1, *[1] * (uniforms.ndim - 1)) * (2.0 * uniforms - 1.0)
 
     def parts(self, total: Floats) -> tuple[Floats, Floats | None]:
-        """C (d, …) and Q (d, d, …) of numbers (count, …)."""
+        """The parts c (d, …) and Q (d, d, …) of a mask's numbers (count, …)."""
         if not self.quadratic:
             return total, None
         index = np.zeros((self.dim, self.dim), np.int64)
@@ -100,12 +103,15 @@ class ZeroSum:
     n_partners: int = 4
 
     def offsets(self, n_agents: int) -> tuple[int, ...]:
-        """Agent i masks with i + o (mod m): everyone where few are, otherwise n_partners spread
-        evenly over the numbers, which networks seldom link.
+        """The offsets o: agent i masks with the agents i + o (mod m).
+
+        In a small network an agent masks with every other agent. Otherwise the offsets spread
+        evenly over the numbers, because networks seldom link such distant numbers.
         """
         if self.n_partners >= n_agents - 1:
             return tuple(range(1, n_agents))
-        least = 2 if n_agents > self.n_partners + 2 else 1  # next numbers are often neighbours
+        # agents with adjacent numbers are often neighbours
+        least = 2 if n_agents > self.n_partners + 2 else 1
         found: list[int] = []
         n = 0
         while len(found) < self.n_partners // 2:
@@ -117,7 +123,7 @@ class ZeroSum:
         return (*found, *(-o for o in found))
 
     def partners(self, number: int, n_agents: int) -> tuple[int, ...]:
-        """Who an agent masks with, ascending.
+        """The partners of an agent, ascending.
 
         >>> zero_sum().partners(0, 5)
         (1, 2, 3, 4)
@@ -127,12 +133,12 @@ class ZeroSum:
         return tuple(sorted((number + o) % n_agents for o in self.offsets(n_agents)))
 
     def partner_table(self, n_agents: int) -> NDArray[np.int64]:
-        """(partners, agents): everyone's, ascending."""
+        """The partners of every agent, (partners, agents), ascending."""
         offsets = np.array(self.offsets(n_agents), np.int64)[:, None]
         return np.sort((np.arange(n_agents) + offsets) % n_agents, axis=0)
 
     def sizes(self, dim: int, *, lam: float, eta: float | None) -> Sizes:
-        """The sizes for stepsizes about λ on a network with this η; unknown: no quadratic part."""
+        """The sizes for stepsizes about λ on a network with this η; None: no quadratic part."""
         part = self.quadratic
         if part is None:
             part = 0.0 if eta is None or dim > MOST_QUADRATIC else GAP_PART * (1.0 - eta)
@@ -151,7 +157,7 @@ class ZeroSum:
         n_agents: int,
         pair_uniforms: Callable[[int], Uniforms],
     ) -> Mask:
-        """An agent's mask; pair_uniforms(partner)(n) are the uniforms that both draw alike."""
+        """An agent's mask. pair_uniforms(partner)(n) are n uniforms that both partners draw."""
         total = np.zeros(sizes.count)
         for partner in self.partners(number, n_agents):
             share = sizes.share(pair_uniforms(partner)(sizes.count))
@@ -164,7 +170,7 @@ def zero_sum(linear: float = 1.0, quadratic: float | None = None, n_partners: in
 
     linear       size of an entry of λ c_ij: above the largest step λ g_i(θ*), in the units of θ
     quadratic    size of λ Q_ij: above λ L, and small against 1 − η; by default 0.2 (1 − η)
-    n_partners   with how many others an agent masks; at least m − 1 for all pairs
+    n_partners   number of partners of an agent; m − 1 or more makes every pair partners
     """
     for name, size in (("linear", linear), ("quadratic", quadratic)):
         if size is not None and not (_is_number(size) and size >= 0):
@@ -174,11 +180,11 @@ def zero_sum(linear: float = 1.0, quadratic: float | None = None, n_partners: in
             )
     if not isinstance(n_partners, int) or isinstance(n_partners, bool) or n_partners < 2:
         raise AlgorithmError(
-            f"an agent masks with 2 others or more, but n_partners = {n_partners!r}. Try 4."
+            f"an agent has at least 2 partners, but n_partners = {n_partners!r}. Try 4."
         )
     if n_partners % 2:
         raise AlgorithmError(
-            "partners are the agents i ± o, an even number of them, but "
+            "the partners of i are the agents i ± o, so their number is even, but "
             f"n_partners = {n_partners}. Use {n_partners + 1}."
         )
     return ZeroSum(
@@ -193,7 +199,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_masks(masks: object, owner: str) -> None:
-    """Refuse what is not a mask, with the way to write one."""
+    """Refuse a value that is no design of masks. The message shows how to write one."""
     if masks is not None and not isinstance(masks, ZeroSum):
         raise AlgorithmError(
             f"{owner} takes masks of the objective, but got {masks!r}. Write hg.masks.zero_sum()."

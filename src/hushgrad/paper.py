@@ -1,7 +1,8 @@
-"""The experiments of Wang & Nedić: their figures 2 and 3, and which of their claims hold.
+"""The experiments of Wang & Nedić: figures 2 and 3, and a check of the paper's claims.
 
-Distributed estimation by five agents, a random problem in every trial, on `graphs.paper()` (the
-drawing is not in the paper's source, so the graph is ours), Metropolis weights, all start at zero.
+`hushgrad demo` runs this module. Five agents solve distributed estimation, a random problem in
+every trial, on `graphs.paper()` with Metropolis weights. All agents start at zero. The paper's
+source lacks the drawing of the graph, so the graph is ours.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from hushgrad.report.plots import folder, plot_runs
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 
-STEPSIZE = 0.02  # of Fig. 3
-RATIO = 0.97  # of the deviation ϱ·ratio^k that cures the stall of ϱ/k²
+STEPSIZE = 0.02  # λ of Fig. 3
+RATIO = 0.97  # the ratio of the deviation ϱ·ratio^k, which removes the stall of ϱ/k²
 EVERY = 5  # iterations between samples
 ITERATIONS = {"fig2": 1000, "fig3": 1000, "extras": 3000}
 TITLES = {
@@ -38,12 +39,12 @@ TITLES = {
 }
 ENDINGS = ("svg", "png")
 
-MOST = 0.95  # of the trials, for "ends below"
-SIMILAR = 2.0  # at most so many times the iterations, for "similar"
-RELATIVE = 1e-6  # of the first error, for "similar"
+MOST = 0.95  # the part of the trials that "ends below" asks for
+SIMILAR = 2.0  # the largest ratio of iterations that counts as "similar"
+RELATIVE = 1e-6  # times the first error; "similar" compares the iterations to reach it
 EXACT = 1e-6  # times max(1, ‖θ*‖), for "within 1e-6 of the exact solution"
-STALLED = 10.0  # times less exact than the others, for "stalls"
-CURED = 100.0  # times more exact, for "removes the stall"
+STALLED = 10.0  # an error so many times larger than the others' counts as "stalls"
+CURED = 100.0  # an error so many times smaller counts as "removes the stall"
 
 type Progress = bool | Callable[[int, int], None] | None
 type Claims = dict[str, dict[str, Any]]
@@ -78,7 +79,7 @@ def fig3(
 ) -> Comparison:
     """λ = 0.02 (1 − ϱ/k²): PDG-NDS; λ = 0.02: three gradient-tracking methods.
 
-    PDG-NDS is the one-hop form; the paper's own, which needs two-hop links, is among `extras`.
+    PDG-NDS is the one-hop form. `extras` runs the paper's own form, which needs two-hop links.
     """
     lam = stepsizes.constant(STEPSIZE)
     return _compare(
@@ -101,9 +102,10 @@ def extras(
     seed: int = 0,
     progress: Progress = None,
 ) -> Comparison:
-    """Not in the paper: PDG-NDS stalls with ϱ/k², in both its forms, and not with ϱ·ratio^k.
+    """PDG-NDS stalls with ϱ/k², in both forms, but not with ϱ·ratio^k.
 
-    What rises again at the end is rounding, which two-step recursions add up.
+    The paper does not show this figure. At the end the error rises again, because two-step
+    recursions add up rounding errors.
     """
     return _compare(
         {
@@ -131,7 +133,7 @@ def _compare(
     each, total = trials * iterations, trials * iterations * len(algorithms)
     runs: list[Run] = []
     with warnings.catch_warnings():
-        # The paper's parameters are the point here, also where a seed makes them look risky.
+        # The figures use the paper's parameters even where a seed makes them look risky.
         warnings.simplefilter("ignore", RiskWarning)
         for n, (label, algorithm) in enumerate(algorithms.items()):
             runs.append(
@@ -152,7 +154,7 @@ def _compare(
 
 
 def _part(progress: Progress, before: int, total: int) -> Progress:
-    """The progress of one part, told as progress of the whole."""
+    """A callback that reports the progress of one part as progress of the whole."""
     if not callable(progress):
         return progress
     return lambda done, _: progress(before + done, total)
@@ -162,7 +164,7 @@ def _part(progress: Progress, before: int, total: int) -> Progress:
 
 
 def claims(fig2: Comparison, fig3: Comparison, extras: Comparison | None = None) -> Claims:
-    """What the paper says of its figures, each with whether it holds here and the figure behind it.
+    """The paper's claims about its figures, each with a verdict and the figure behind the verdict.
 
     Each record has `holds`, `figure` (a number, or numbers by method), and in words `criterion`
     and `measured`.
@@ -215,7 +217,7 @@ def _ends_below(one: Run, other: Run) -> dict[str, Any]:
 
 
 def _reached(one: Run) -> int | None:
-    """Iterations after which the median error is RELATIVE of the first."""
+    """The iteration in which the median error first falls to RELATIVE times the first error."""
     found = np.flatnonzero(one.median_error <= RELATIVE * one.median_error[0])
     return int(one.iterations[found[0]]) if len(found) else None
 
@@ -286,7 +288,7 @@ def _cured(harmonic: Run, geometric: Run) -> dict[str, Any]:
 
 
 def _slope(one: Run) -> float:
-    """The p of error ~ k^p over the last fifth of the iterations."""
+    """The power p of error ~ k^p over the last fifth of the iterations."""
     late = one.iterations >= 0.8 * one.iterations[-1]
     with np.errstate(divide="ignore"):
         logs = np.log(one.median_error[late])
@@ -304,13 +306,13 @@ def _ten(value: float) -> str:
     return f"{value:g}".replace("e-0", "e-")
 
 
-# ---- all of it
+# ---- the demo
 
 
 def demo(out: str | Path, *, trials: int = 100, progress: Progress = None) -> dict[str, Any]:
-    """Run figures 2 and 3 and the extra one, write pictures and `summary.json` into `out`.
+    """Run figures 2 and 3 and the extra figure; write pictures and `summary.json` into `out`.
 
-    Gives back what summary.json holds: `fig2`, `fig3` and `extras` (per method `iterations` and
+    Return the content of summary.json: `fig2`, `fig3` and `extras` (per method `iterations` and
     `median_error`), `claims`, `environment`, `files`.
     """
     optional("matplotlib", "sim")

@@ -1,10 +1,10 @@
-"""Stepsize schedules λ_i^k, private deviations from them, and what is provable of both.
+"""Stepsize schedules λ_i^k and private deviations from them, for users and algorithms.
 
-Schedules see n = k + 1, so that step k = 0 uses the paper's 1/1. A schedule is public; its
-deviation is the agent's secret: λ_i^k = base(n) · factor(ϱ_i^k, n) with ϱ uniform in (0, 1].
+Schedules see n = k + 1, so step k = 0 uses the paper's 1/1. A schedule is public. Its deviation is
+the agent's secret: λ_i^k = base(n) · factor(ϱ_i^k, n) with ϱ uniform in (0, 1].
 
-Theorem 1 (PDG-DS) asks, for every agent, Σ λ = ∞ and Σ λ² < ∞, and Σ |λ_i − λ_j| < ∞: `theorem_1`
-says which of the three fail.
+Theorem 1 (PDG-DS) asks, for every agent, Σ λ = ∞ and Σ λ² < ∞, and Σ |λ_i − λ_j| < ∞. The method
+`theorem_1` names the conditions that a schedule fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ type Drawn = Literal["each", "once"]
 
 
 def _power(base: Any, exponent: float) -> Any:
-    """Base ** exponent; whole exponents by multiplication, which compilers make cheap."""
+    """Base ** exponent. Compilers turn a whole exponent into cheap products."""
     return base ** (int(exponent) if float(exponent).is_integer() else exponent)
 
 
@@ -39,7 +39,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
-    """How an agent's stepsize departs from the public schedule; subclasses give the factor."""
+    """The departure of an agent's stepsize from the public schedule. Subclasses give the factor."""
 
     drawn: Drawn = "each"  # a fresh ϱ in each iteration, or one for the run
 
@@ -57,7 +57,7 @@ class Deviation:
         raise NotImplementedError
 
     def spread(self, n: Any) -> Any:
-        """a_n of a factor 1 − ϱ a_n: how far a deviation in iteration n may go; 0 for none."""
+        """a_n of a factor 1 − ϱ a_n: the largest deviation in iteration n; 0 for none."""
         return 0.0 * n
 
     def is_summable_with(self, power: float) -> bool:
@@ -81,7 +81,7 @@ class NoDeviation(Deviation):
 
 @dataclass(frozen=True, kw_only=True)
 class Harmonic(Deviation):
-    """1 − ϱ / n^power; the paper's with power 2."""
+    """1 − ϱ / n^power. The paper uses power 2."""
 
     power: float = 2.0
 
@@ -97,7 +97,7 @@ class Harmonic(Deviation):
 
 @dataclass(frozen=True, kw_only=True)
 class Geometric(Deviation):
-    """1 − ϱ · ratio^n: meets both theorems and does not stall the last digits."""
+    """1 − ϱ · ratio^n. The factor meets both theorems and does not stall the last digits."""
 
     ratio: float
 
@@ -114,7 +114,7 @@ class Geometric(Deviation):
 
 @dataclass(frozen=True, kw_only=True)
 class Bursts(Deviation):
-    """1 + size · ϱ in `count` iterations that an agent picks in secret of the first `within`."""
+    """1 + size · ϱ in `count` of the first `within` iterations, which an agent picks in secret."""
 
     count: int
     size: float
@@ -165,7 +165,7 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
     """Finitely many large deviations at secret times."""
     _check(
         isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= within,
-        "bursts fall into 1 … `within` iterations",
+        "at least one and at most `within` iterations have a burst",
         "count",
         count,
         f"Choose a count from 1 to within={within}.",
@@ -185,7 +185,7 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A public base and a private deviation; called with the agent, gives λ^k."""
+    """A public base and a private deviation. A call with the agent gives λ^k."""
 
     deviation: Deviation | None = None  # None: the algorithm's default
 
@@ -203,16 +203,16 @@ class Schedule:
 
     @property
     def decay(self) -> float:
-        """P of base(n) ~ n^−p."""
+        """The power p of base(n) ~ n^−p."""
         raise NotImplementedError
 
     @property
     def limit(self) -> float:
-        """Lim base(n)."""
+        """The limit of base(n)."""
         raise NotImplementedError
 
     def deviating(self, default: Deviation) -> Self:
-        """This schedule with `default` as deviation where none was chosen."""
+        """This schedule, with `default` as its deviation if the user chose none."""
         return replace(self, deviation=default) if self.deviation is None else self
 
     def __call__(self, agent: Any) -> Any:
@@ -220,7 +220,7 @@ class Schedule:
         return base if self.deviation is None else base * self.deviation.factor(agent)
 
     def theorem_1(self) -> tuple[str, ...]:
-        """The conditions of Theorem 1 that this schedule fails; empty where all hold.
+        """The conditions of Theorem 1 that this schedule fails; empty if all hold.
 
         >>> diminishing().theorem_1()
         ()
@@ -304,7 +304,7 @@ def diminishing(
 
 
 def check_schedule(stepsize: object, owner: str) -> None:
-    """Refuse what is not a schedule, with the way to write one."""
+    """Refuse a value that is not a schedule. The message shows how to write a schedule."""
     if not isinstance(stepsize, Schedule):
         raise StepsizeError(
             f"{owner} takes a schedule as stepsize, but got {stepsize!r}. Write "

@@ -1,4 +1,7 @@
-"""Peers on the same DGD: each a script beside this file, run with an interpreter that has it."""
+"""The comparison with peers: other libraries run the same DGD.
+
+Each peer has a script beside this file, which runs in an interpreter that has the peer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from benchmarks.simulator.workloads import WORKLOADS
 
 SIZES = ("a", "c")
 STEPSIZE = 0.01
-TOLERANCE = 1e-9  # all of them must end at the same iterate
+TOLERANCE = 1e-9  # all peers must end at the same iterate
 REPEATS = 3
 
 # script, package, module, iterations at a and c
@@ -25,14 +28,12 @@ PEERS = (
     ("run_tvopt.py", "tvopt", "tvopt", {"a": 500, "c": 50}),
     ("run_decent_bench.py", "decent-bench", "decent_bench", {"a": 500, "c": 50}),
 )
-ITERATIONS = {
-    "a": 1_000_000,
-    "c": 10_000,
-}  # of hushgrad: `hg.run`'s start must not show
+# iterations of hushgrad: so many that the start of `hg.run` does not count
+ITERATIONS = {"a": 1_000_000, "c": 10_000}
 
 
 def compare(python: str) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Rows for each size, fastest first; and who was skipped, and why."""
+    """The rows for each size, fastest first, and the reasons for skipped peers."""
     rows: dict[str, list[dict[str, Any]]] = {size: [] for size in SIZES}
     skipped: list[str] = []
     present = [peer for peer in PEERS if _is_installed(python, peer, skipped)]

@@ -1,5 +1,7 @@
-"""What the peers' scripts share. They run as programs, with any interpreter that has the peer:
-`python run_NAME.py FILE.npz ITERATIONS REPEATS CORE`; the result is one JSON document on stdout.
+"""The common part of the peers' scripts: reading the problem, timing, reporting.
+
+A script is a program for any interpreter that has the peer: `python run_NAME.py FILE.npz ITERATIONS
+REPEATS CORE`. The result is one JSON document on stdout.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Given:
         return found
 
     def quadratics(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """A and b of each f_i as ½ θᵀAθ + bᵀθ + c."""
+        """A and b of every f_i, written as ½ θᵀAθ + bᵀθ + c."""
         for M, z, sigma in zip(self.M, self.z, self.sigma, strict=True):
             yield 2 * (M.T @ M + sigma * np.eye(M.shape[1])), -2 * M.T @ z
 

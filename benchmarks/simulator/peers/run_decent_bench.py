@@ -16,7 +16,7 @@ from decent_bench.networks import P2PNetwork
 
 def run(given: Given, iterations: int) -> np.ndarray:
     agents = [
-        # a snapshot of the state at the end only, as hushgrad samples seldom
+        # one snapshot of the state, at the end, because hushgrad samples seldom
         Agent(QuadraticCost(iop.from_numpy(A), iop.from_numpy(b)), state_snapshot_period=iterations)
         for A, b in given.quadratics()
     ]

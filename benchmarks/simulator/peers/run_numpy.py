@@ -1,4 +1,4 @@
-"""DGD as a plain vectorised NumPy loop: what one writes without a library."""
+"""DGD as a plain vectorised NumPy loop, as a user would write it without a library."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One file per algorithm, each its paper's equation, and all that a new algorithm is written with.
+"""The algorithms, one file each with the equation of its paper.
 
-Whoever adds an algorithm imports from here: the base classes, the exchanges and the kinds of
-matrices.
+The author of a new algorithm imports its parts from here: the base classes, the exchanges and the
+kinds of matrices.
 """
 
 from hushgrad.algorithms.ab import AB

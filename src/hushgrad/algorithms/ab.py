@@ -15,7 +15,8 @@ class AB(Tracker):
     """x^{k+1} = R x^k − λ y^k,   y^{k+1} = C (y^k + g^{k+1} − g^k)
 
     Xin & Khan, *A linear algorithm for optimization over directed graphs with geometric
-    convergence*, 2018, as Wang & Nedić print it. Two rounds: g^{k+1} needs x^{k+1}.
+    convergence*, 2018, in the form that Wang & Nedić print. An iteration has two rounds, because
+    g^{k+1} needs x^{k+1}.
     """
 
     title = "AB"

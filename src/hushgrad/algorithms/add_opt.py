@@ -21,8 +21,8 @@ class ADDOPTState(NamedTuple):
 class ADDOPT(Stepping):
     """x^{k+1} = C x^k − λ w^k,  y^{k+1} = C y^k,  z = x / y,  w^{k+1} = C w^k + g(z^{k+1}) − g(z^k)
 
-    Xi, Xin & Khan, *ADD-OPT: accelerated distributed directed optimization*, 2018. The estimate is
-    z.
+    Xi, Xin & Khan, *ADD-OPT: accelerated distributed directed optimization*, 2018. The
+    estimate is z.
     """
 
     title = "ADD-OPT"

@@ -16,9 +16,10 @@ class AsynDGM(Tracker):
     """x^{k+1} = W^k (x^k − D^k y^k),   y^{k+1} = W^k (y^k + g^{k+1} − g^k)
 
     In each iteration one random link {i, j} wakes up: W^k = I − ½(e_i − e_j)(e_i − e_j)ᵀ, and D^k
-    is λ for its two ends, 0 for the sleepers. Xu, Zhu, Soh & Xie, *Convergence of asynchronous
-    distributed gradient methods over stochastic networks*, 2018. A common coin, public to all,
-    picks the link.
+    is λ for i and j, 0 for every other agent. A coin that all agents know picks the link.
+
+    Xu, Zhu, Soh & Xie, *Convergence of asynchronous distributed gradient methods over stochastic
+    networks*, 2018.
     """
 
     title = "AsynDGM"

@@ -15,7 +15,8 @@ class AugDGM(Tracker):
     """x^{k+1} = W (x^k − Λ y^k),   y^{k+1} = W (y^k + g^{k+1} − g^k)
 
     Xu, Zhu, Soh & Xie, *Augmented distributed gradient methods for multi-agent optimization under
-    uncoordinated constant stepsizes*, 2015. Two rounds: g^{k+1} needs x^{k+1}.
+    uncoordinated constant stepsizes*, 2015. An iteration has two rounds, because g^{k+1} needs
+    x^{k+1}.
     """
 
     title = "Aug-DGM"

@@ -1,4 +1,8 @@
-"""What an algorithm is: its equation, written once, and what it needs of a network."""
+"""The base classes of the algorithms: parameters, an equation, the needs of a network.
+
+Every file of this package derives its class from here. Drivers run an algorithm through `init`,
+`step` and `estimate`.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +25,22 @@ PAPER = "wang2023decentralized"
 class Algorithm(abc.ABC):
     """A frozen dataclass of parameters with `init`, `step` and the paper's name.
 
-    `agent` is the view of the agents here, bound to its iteration `agent.k`. A step is a
-    generator: each `yield` of a Push or Pull is one communication round and gives back the sum
-    that the receiver forms.
+    `agent` is the view of the agents here, bound to the iteration `agent.k`. A step is a
+    generator: each `yield` of a Push or Pull is one communication round and returns the sum that
+    the receiver forms.
     """
 
-    title: ClassVar[str]  # as papers print it
-    needs: ClassVar[Mapping[str, Kind]] = {}  # W, R, C and what each must be
-    undirected: ClassVar[bool] = False  # needs both directions of every link
+    title: ClassVar[str]  # the name as papers print it
+    needs: ClassVar[Mapping[str, Kind]] = {}  # the kind of each matrix W, R, C that the steps use
+    undirected: ClassVar[bool] = False  # whether steps need both directions of every link
     cites: ClassVar[tuple[str, ...]] = ()  # keys of hushgrad/references.bib
-    guarantee: ClassVar[str]  # what is proved, in one line
-    links: Links = Links.GRAPH  # how far its messages go
-    alternative: ClassVar[str] = ""  # one more way out for a network that it refuses
+    guarantee: ClassVar[str]  # the proved result in one line
+    links: Links = Links.GRAPH  # the links that messages use
+    alternative: ClassVar[str] = ""  # one more way out, for the error about an asymmetric W
 
     @property
     def label(self) -> str:
-        """The title, with what sets these parameters apart."""
+        """The title and the parameters that differ from the paper's."""
         return self.title
 
     @abc.abstractmethod
@@ -45,15 +49,15 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def step(self, agent: Any, s: Any) -> Step[Any]:
-        """Iteration `agent.k`: from the state to the next."""
+        """Iteration `agent.k`: the next state."""
 
     def first(self, agent: Any, s: Any) -> Step[Any]:
-        """Iteration 0, where it differs."""
+        """Iteration 0, for an algorithm whose iteration 0 is not a `step`."""
         return self.step(agent, s)
 
     @property
     def first_differs(self) -> bool:
-        """Whether iteration 0 is more than a step."""
+        """Whether iteration 0 differs from a step."""
         return type(self).first is not Algorithm.first
 
     def estimate(self, s: Any) -> Array:
@@ -61,18 +65,18 @@ class Algorithm(abc.ABC):
         return s.x
 
     def check(self, network: Network) -> None:
-        """Refuse a network that the method cannot use, with the way out."""
+        """Refuse a network that the method cannot use. The message names a way out."""
         name = type(self).__name__
         if self.undirected and network.is_directed:
             raise AlgorithmError(
-                f"{name} needs an undirected graph: every agent sends to and hears the same ones, "
-                "but this graph is directed. Use AB, PushPull or ADDOPT on a directed graph, or "
-                "add the missing directions."
+                f"{name} needs an undirected graph, where every agent hears the agents that it "
+                "sends to, but this graph is directed. Use AB, PushPull or ADDOPT on a directed "
+                "graph, or add the missing directions."
             )
         for letter, kind in self.needs.items():
             shortfall = network.shortfall(kind)
             if shortfall:
-                # only asymmetry in the way: what takes a nonsymmetric W helps
+                # only asymmetry is in the way, so a method for a nonsymmetric W helps
                 nearly = kind is Kind.SYMMETRIC and network.shortfall(Kind.DOUBLY) is None
                 raise MixingError(
                     f"{name} needs a {_WORDS[kind]} {letter}, but {shortfall}. {_WAY_OUT[kind]}"
@@ -80,7 +84,7 @@ class Algorithm(abc.ABC):
                 )
 
     def risks(self, network: Network, smoothness: float) -> Iterator[str]:
-        """What may go wrong with these settings here, each with the number behind it."""
+        """Warnings about these settings on this network, each with the number behind it."""
         del network, smoothness
         yield from ()
 
@@ -119,7 +123,7 @@ class Stepping(Algorithm):
 
 
 class _Design(NamedTuple):
-    """How the PDG family hides a step."""
+    """The parts that hide a step of the PDG family."""
 
     deviation: Deviation
     split: Split
@@ -130,7 +134,7 @@ type Design = Literal["paper", "recommended"]
 
 _DESIGNS = {
     "paper": _Design(harmonic(), fresh(), None),
-    # chosen by benchmarks/simulator/designs.py
+    # benchmarks/simulator/designs.py shows the reasons for these values
     "recommended": _Design(geometric(0.5, drawn="once"), private_constant(own=0.45), zero_sum()),
 }
 
@@ -139,12 +143,13 @@ _DESIGNS = {
 class Private(Stepping):
     """A method of the PDG family: private deviations of λ, a private split B, masks.
 
-    `design` fills in what is left open: ``"paper"``, deviations ϱ/k² and fresh splits; or
-    ``"recommended"``, nothing that keeps fluctuating, and zero-sum masks of the objective.
+    `design` fills in the parameters that the user leaves open. ``"paper"`` takes deviations ϱ/k²
+    and fresh splits. ``"recommended"`` takes parts that do not keep fluctuating, and zero-sum masks
+    of the objective.
     """
 
     design: Design = "paper"
-    split: Split | None = None  # None: the design's, and so for masks and stepsize.deviation
+    split: Split | None = None  # None here, in masks or in stepsize.deviation: the design's
     masks: ZeroSum | None = None
 
     undirected = True
@@ -168,10 +173,10 @@ class Private(Stepping):
 
     @property
     def splitting(self) -> Split:
-        """The split that is used."""
+        """The split that steps use: the user's or the design's."""
         return _DESIGNS[self.design].split if self.split is None else self.split
 
-    def B(self, agent: Any, over: Links = Links.GRAPH) -> Matrix:  # noqa: N802  # the paper's
+    def B(self, agent: Any, over: Links = Links.GRAPH) -> Matrix:  # noqa: N802  # the paper's letter
         return self.splitting(agent, over)
 
     @property
@@ -180,7 +185,7 @@ class Private(Stepping):
         return _DESIGNS[self.design].masks if self.masks is None else self.masks
 
     def mask_sizes(self, dim: int, eta: float | None) -> Sizes:
-        """How large the masks are, on a network with this η if it is known."""
+        """The sizes of the masks on a network with this η; None: η is unknown."""
         masks = self.masking or zero_sum(linear=0, quadratic=0)
         return masks.sizes(dim, lam=float(self.schedule.base(1.0)), eta=eta)
 
@@ -198,7 +203,7 @@ class TrackerState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracker(Stepping):
-    """Gradient tracking: y starts at the gradient, so that Σ y = Σ g for ever."""
+    """Gradient tracking: y starts at the gradient, so Σ y = Σ g in every iteration."""
 
     def init(self, agent: Any, x0: Array) -> TrackerState:
         g = agent.gradient(x0)

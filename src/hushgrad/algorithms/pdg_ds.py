@@ -11,7 +11,7 @@ from hushgrad.exchange import Array, Push, Step
 from hushgrad.mixing import Kind, Network
 from hushgrad.stepsizes import Schedule, diminishing
 
-_LARGE = 20.0  # 2^20: six digits lost on the way before the iterates come back
+_LARGE = 20.0  # λL: iterates grow by 2^20 and lose six digits before they come back
 
 
 class PDGDSState(NamedTuple):
@@ -22,8 +22,8 @@ class PDGDSState(NamedTuple):
 class PDGDS(Private):
     """x^{k+1} = W x^k − B^k Λ^k g^k
 
-    The wire from j to i carries v_ij = w_ij x_j − b_ij λ_j g_j. Wang & Nedić, Theorem 1: exact if
-    Σ λ = ∞, Σ λ² < ∞ and Σ |λ_i − λ_j| < ∞.
+    The wire from j to i carries v_ij = w_ij x_j − b_ij λ_j g_j. Wang & Nedić, Theorem 1: the
+    limit is exact if Σ λ = ∞, Σ λ² < ∞ and Σ |λ_i − λ_j| < ∞.
     """
 
     stepsize: Schedule = diminishing()
@@ -49,8 +49,8 @@ class PDGDS(Private):
             )
         if self.masking is not None and self.masking.linear > 0:
             yield (
-                "PDGDS steps by masked gradients to the end: its error grows as the masks do. "
-                "PDGNDS with the same masks does not pay for them."
+                "PDGDS uses masked gradients in every step, so its error grows with the masks. "
+                "PDGNDS with the same masks does not lose accuracy."
             )
         steps = float(self.schedule.base(1.0)) * smoothness
         if steps > _LARGE:

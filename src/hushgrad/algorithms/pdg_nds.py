@@ -11,7 +11,7 @@ from hushgrad.errors import AlgorithmError
 from hushgrad.exchange import Array, Links, Push, Square, Step
 from hushgrad.mixing import Kind, Network
 
-_NEAR_MINUS_ONE = -0.5  # below, the stable stepsize of "square" is under an eighth of 1/L
+_NEAR_MINUS_ONE = -0.5  # below -0.5, the stable stepsize of "square" is under an eighth of 1/L
 
 
 class PDGNDSState(NamedTuple):
@@ -22,19 +22,19 @@ class PDGNDSState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PDGNDS(Private):
-    """Two forms, one message per link; h^k = Λ^k g^k.
+    """PDG-NDS in two forms, each with one message per link; h^k = Λ^k g^k.
 
-    ``"lazy"``, M = (I + W)/2, one hop; ours, after the paper:
+    ``"lazy"`` is our one-hop form of the paper's method, with M = (I + W)/2:
 
         x^{k+1} = M (2x^k − x^{k−1}) − B^k (h^k − h^{k−1}),      x^{−1} = x^0, h^{−1} = 0
 
-    ``"square"``, the paper's, with links wherever (W²)_ij ≠ 0 and B of that pattern:
+    ``"square"`` is the paper's form. It has a link, and an entry of B, wherever (W²)_ij ≠ 0:
 
         x^1     = W x^0 − h^0
         x^{k+1} = 2W x^k − W² x^{k−1} − B^k (h^k − h^{k−1})
 
-    The print has + W² in the per-agent message and sends to one-hop neighbours only; both
-    diverge (docs/notation.md).
+    The printed paper has + W² in the message of an agent, and sends to one-hop neighbours only.
+    Each of the two makes the iterates diverge (docs/notation.md).
     """
 
     form: Literal["lazy", "square"] = "lazy"

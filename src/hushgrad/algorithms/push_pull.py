@@ -1,4 +1,4 @@
-"""Push-Pull: pull the estimates, push the trackers."""
+"""Push-Pull: agents pull the estimates and push the trackers."""
 
 from __future__ import annotations
 

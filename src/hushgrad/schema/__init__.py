@@ -1,4 +1,5 @@
-"""TOML tables turned into objects; mistakes are named by file, line and key.
+"""Objects from TOML tables. An error names the file, the line and the key of a mistake.
 
-Study files (`hushgrad.studies`) and agents' files (`hushgrad.network.config`) use it.
+`hushgrad.studies` reads study files with this package; `hushgrad.network.config` reads agents'
+files with it.
 """

@@ -1,4 +1,7 @@
-"""From a table `{ name = "PDGNDS", … }` to an algorithm; its keys are its constructor's."""
+"""Algorithms from tables `{ name = "PDGNDS", … }`, whose keys are the constructor's parameters.
+
+Study files and agents' files use it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def without(table: Table, *keys: str) -> dict[str, Any]:
 def check_algorithm(
     findings: Findings, table: Table, keys: Keys, cls: type[Algorithm] | None = None
 ) -> None:
-    """Find what is wrong with one algorithm; `cls` is a class of the user's own, once loaded."""
+    """Collect the mistakes in an algorithm's table; `cls` is the user's own class, once loaded."""
     if "label" in table:
         check_value(findings, str, table["label"], (*keys, "label"))
     if "name" not in table:
@@ -43,7 +46,7 @@ def check_algorithm(
 
 
 def algorithm_class(source: Source, table: Table, keys: Keys) -> type[Algorithm]:
-    """The class that an algorithm's table names, the user's own included."""
+    """The class that an algorithm's table names, ours or the user's."""
     name = table["name"]
     if not is_reference(name):
         return algorithm_classes()[name]

@@ -1,4 +1,8 @@
-"""What a builder takes, read from its signature: the schema of files is the code itself."""
+"""The schema of files, read from the signatures of builders.
+
+A builder is a function or a class that a table names. The builder's parameters are the keys of the
+table, and their annotations are the types of the values. Study files and agents' files use it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from hushgrad.stepsizes import Deviation, Schedule
 
 type Builder = Callable[..., Any]
 
-# What a table with a `kind` can stand for, and the module whose functions give it.
+# The classes that a table with a `kind` can stand for, and the module with their builders.
 PARTS: dict[type, types.ModuleType] = {
     Schedule: stepsizes,
     Deviation: stepsizes,
@@ -61,7 +65,7 @@ def builders(module: types.ModuleType, result: type) -> dict[str, Builder]:
 
 @cache
 def parameters(builder: Builder) -> dict[str, Parameter]:
-    """What a function or a class takes by name; options typed by a TypedDict count one by one."""
+    """The named parameters of a function or a class; each option of a TypedDict is a parameter."""
     hints = get_type_hints(builder)
     taken: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(builder).parameters.items():
@@ -94,11 +98,11 @@ def check_call(
     also: Iterable[str] = (),
     supplied: Collection[str] = (),
 ) -> None:
-    """Find what would be wrong with builder(**arguments).
+    """Collect the mistakes in the call builder(**arguments).
 
     what      the builder in words, for messages
-    also      keys that the table around has beside the arguments
-    supplied  arguments that come from elsewhere
+    also      keys of the surrounding table that are no arguments
+    supplied  arguments that the caller adds later
     """
     taken = {k: p for k, p in parameters(builder).items() if k not in supplied}
     for key, value in arguments.items():
@@ -112,7 +116,7 @@ def check_call(
 
 
 def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> None:
-    """Find what is wrong with one value."""
+    """Collect the mistakes in one value."""
     part = part_of(annotation)
     if part is None:
         if not _fits(annotation, value):
@@ -128,7 +132,7 @@ def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> 
 def check_kind(
     findings: Findings, choices: Mapping[str, Builder], table: Mapping[str, Any], keys: Keys
 ) -> None:
-    """Find what is wrong with a table `{ kind = …, … }`."""
+    """Collect the mistakes in a table `{ kind = …, … }`."""
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in choices:
         findings.add_choice((*keys, "kind"), kind, f"a kind of {keys[-1]}", choices)
@@ -138,7 +142,7 @@ def check_kind(
 
 
 def realise(builder: Builder, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with every table that stands for a part replaced by the part."""
+    """The arguments, with an object in place of every table that stands for an object."""
     taken = parameters(builder)
     return {key: _value(taken[key].annotation, value) if key in taken else value
             for key, value in arguments.items()}  # fmt: skip
@@ -161,7 +165,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def part_of(annotation: Any) -> type | None:
-    """The schedule, deviation or split that a table in this place stands for."""
+    """The class of PARTS that a table stands for, where a parameter has this annotation."""
     return next((a for a in _alternatives(annotation) if a in PARTS), None)
 
 
@@ -171,7 +175,7 @@ def _fits(annotation: Any, value: Any) -> bool:
 
 def _fits_one(annotation: Any, value: Any) -> bool:
     if annotation is type(None):
-        return False  # TOML has no null: a key that is None is left out
+        return False  # TOML has no null: a file leaves the key out
     if annotation in (int, float):
         numbers = (int,) if annotation is int else (int, float)
         return isinstance(value, numbers) and not isinstance(value, bool)
@@ -182,11 +186,11 @@ def _fits_one(annotation: Any, value: Any) -> bool:
         return value in get_args(annotation)
     if origin in _LISTS:
         return isinstance(value, list) and all(_fits(get_args(annotation)[0], v) for v in value)
-    return True  # an array, or a type of the builder's own, which it checks itself
+    return True  # an array or another type, which the builder itself checks
 
 
 def in_words(annotation: Any) -> str:
-    """A type for people.
+    """A type in words, for messages.
 
     >>> in_words(int | None)
     'a whole number'

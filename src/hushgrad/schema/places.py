@@ -1,4 +1,7 @@
-"""Where in a file of tables something stands, and what is wrong with it."""
+"""The place of a mistake in a TOML file, and the error messages that name the place.
+
+Study files and agents' files use it.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ class Source:
     name: str
     directory: Path
     text: str = field(default="", repr=False)
-    row: str = ""  # which row of a sweep this is
-    swept: tuple[str, ...] = ()  # the keys that the sweep set; they stand in [sweep]
+    row: str = ""  # the row of a sweep, in words
+    swept: tuple[str, ...] = ()  # the keys that the sweep sets, which stand in [sweep]
     what: str = "study"  # the kind of file, for messages
     raises: type[InputError] = StudyError
 
     def place(self, keys: Keys) -> str:
-        r"""`study.toml:7: algorithm[0].name`, as precise as the text allows.
+        r"""A place such as `study.toml:7: algorithm[0].name`; without a line if none is found.
 
         >>> Source("a.toml", Path(), "[run]\nseed = 1").place(("run", "seed"))
         'a.toml:2: run.seed'
@@ -49,10 +52,10 @@ class Source:
 
     @contextmanager
     def telling(self, keys: Keys, table: Mapping[str, Any] | None = None) -> Generator[None]:
-        """Let an error of a builder say where in the file its cause stands.
+        """Add the place in the file to the error of a builder.
 
-        The argument that the message names is the key, if it is one of the table's; nested tables
-        are given with dotted keys.
+        If the message names an argument that is a key of the table, the place is that key. The
+        keys of nested tables are dotted.
         """
         try:
             yield
@@ -65,7 +68,7 @@ class Source:
 
 @dataclass
 class Findings:
-    """What is wrong with a file, collected so that one reading shows it all."""
+    """The mistakes in a file, collected so that one error shows all of them."""
 
     source: Source
     found: list[tuple[Keys, str]] = field(default_factory=list[tuple[Keys, str]])
@@ -74,18 +77,18 @@ class Findings:
         self.found.append((keys, message))
 
     def add_unknown(self, keys: Keys, what: str, allowed: Iterable[str]) -> None:
-        """A key that is not one of `allowed`."""
+        """Add a key that is not one of `allowed`."""
         names = sorted(allowed)
         self.add(keys, f"is not {what}.{suggestion(str(keys[-1]), names)} {allowed_names(names)}")
 
     def add_choice(self, keys: Keys, value: object, what: str, allowed: Iterable[str]) -> None:
-        """A value that is not one of `allowed`."""
+        """Add a value that is not one of `allowed`."""
         names = sorted(allowed)
         hint = suggestion(value, names) if isinstance(value, str) else ""
         self.add(keys, f"= {shown(value)} is not {what}.{hint} {allowed_names(names)}")
 
     def throw(self) -> None:
-        """The source's error with everything found, if anything was."""
+        """Raise the source's error with all mistakes, if there is one."""
         if self.found:
             raise self.source.raises(
                 "\n".join(f"{self.source.place(k)} {m}" for k, m in self.found)
@@ -93,7 +96,7 @@ class Findings:
 
 
 def dotted(keys: Keys) -> str:
-    """Keys as a study's sweep writes them.
+    """Keys as one string, as in a study's [sweep].
 
     >>> dotted(("algorithm", 0, "stepsize"))
     'algorithm[0].stepsize'
@@ -103,7 +106,7 @@ def dotted(keys: Keys) -> str:
 
 
 def suggestion(wrong: str, names: Iterable[str]) -> str:
-    """A question, if there is a name that is nearly the wrong one.
+    """A question with the name that is most like the wrong one, or nothing.
 
     >>> suggestion("pdgnd", ["PDGDS", "PDGNDS", "DGD"])
     ' Did you mean "PDGNDS"?'
@@ -118,7 +121,7 @@ def allowed_names(names: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as the file would write it, cut where it gets long."""
+    """A value as the file would write it; a long value is cut."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -127,7 +130,7 @@ def shown(value: object) -> str:
 
 
 def _named_in(message: str, table: Mapping[str, Any]) -> list[str]:
-    """The key, perhaps dotted, whose value or at least whose name a message repeats."""
+    """The key, split at its dots, whose value or at least whose name a message repeats."""
     last = {key: key.rpartition(".")[2] for key in table}
     exact = [
         k
@@ -143,7 +146,7 @@ def _leads_to(key: str, where: str) -> bool:
 
 
 def _line_of(text: str, where: str) -> int | None:
-    """The line of a key, or of the innermost table around it that the text shows."""
+    """The line of a key, or of the innermost table around the key that the text shows."""
     best, depth = None, 0
     header: Keys = ()
     count: dict[str, int] = {}

@@ -1,4 +1,7 @@
-"""Functions that a file names: `"file.py:name"` beside it, or `"module:name"`."""
+"""The user's functions and classes that a file names: `"file.py:name"` or `"module:name"`.
+
+A path starts at the directory of the file. Study files and agents' files use it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ def is_reference(text: object) -> bool:
 
 
 def load(source: Source, keys: Keys, text: str) -> Any:
-    """What a reference names. Its file is run as a program: a study is as trusted as its code."""
+    """The function or class that a reference names.
+
+    Python runs the file of a reference, so a user must trust a study like a program.
+    """
     where, _, name = text.rpartition(":")
     with _importing_from(source.directory):
         try:
@@ -49,8 +55,9 @@ def load(source: Source, keys: Keys, text: str) -> Any:
 
 
 def reference_to(function: Callable[..., Any]) -> str | None:
-    """The reference by which another process finds a function, or None if it has no place of its
-    own: a lambda, or one made inside another.
+    """The reference by which another process finds a function.
+
+    None for a lambda, and for a function made inside another: no other process can find them.
 
     >>> reference_to(is_reference)
     'hushgrad.schema.references:is_reference'
@@ -79,7 +86,7 @@ def _load_file(source: Source, keys: Keys, text: str) -> ModuleType:
     if version not in _loaded:
         name = f"_hushgrad_user_{len(_loaded)}_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None  # of a .py file, like its loader
+        assert spec is not None  # a .py file always has a spec and a loader
         assert spec.loader is not None
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -89,7 +96,7 @@ def _load_file(source: Source, keys: Keys, text: str) -> ModuleType:
 
 @contextmanager
 def _importing_from(directory: Path) -> Generator[None]:
-    """Let the user's code import what lies beside it."""
+    """Let the user's code import the files of its directory."""
     sys.path.insert(0, str(directory.resolve()))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tables as TOML text."""
+"""Tables as TOML text, for the files that hushgrad writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(tables: Mapping[str, Any], heading: str = "") -> str:
-    """Tables of values and lists of tables; what is nested deeper is written inline.
+    """The TOML text of tables and lists of tables. Tables inside them are written inline.
 
     >>> print(to_toml({"run": {"seed": 1}, "algorithm": [{"name": "DGD"}]}), end="")
     [run]

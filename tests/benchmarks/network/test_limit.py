@@ -1,4 +1,4 @@
-"""The limit of a round is what one computes by hand, and a link is never faster than it says."""
+"""The limit of a round equals a hand computation, and a link is never faster than its rate."""
 
 import random
 import socket
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.network import limit
 from benchmarks.network.link import DELAY, MTU, RATE, Direction, NoLinkError, inside, links
 
-SLACK = 0.003  # seconds: a median packet of a busy machine; an idle one is late by a tenth of that
+SLACK = 0.003  # seconds: the median lateness on a busy machine, ten times an idle machine's
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ SLACK = 0.003  # seconds: a median packet of a busy machine; an idle one is late
         (100_000, 800_032 + 49 * 22 + 554 * 52),
     ],
 )
-def test_bytes_on_the_wire_are_those_of_the_frame_its_records_and_its_packets(dim, by_hand):
+def test_bytes_on_the_wire_are_the_frame_and_the_additions_of_tls_tcp_and_ip(dim, by_hand):
     assert limit.wire_bytes(dim) == by_hand
 
 
@@ -33,12 +33,12 @@ def test_a_round_takes_propagation_and_bytes():
     assert limit.round_seconds(100_000, 0.005) == pytest.approx(0.07139, abs=5e-6)
 
 
-def test_packets_wait_for_those_before_them_and_then_travel():
+def test_packets_wait_for_earlier_packets_and_then_travel():
     way = Direction(delay=5.0, rate=8.0)  # a byte takes a second
     assert way.due() == float("inf")
     way.enter(b"ab", 10.0)
-    way.enter(b"c", 11.0)  # while the first is being sent
-    way.enter(b"d", 20.0)  # long after
+    way.enter(b"c", 11.0)  # while the first packet leaves
+    way.enter(b"d", 20.0)  # long after the others
     arrived = []
     while len(way):
         arrived.append((way.due(), way.leave()))
@@ -54,7 +54,7 @@ def link():
         pytest.skip(str(error))
 
 
-def test_a_datagram_travels_as_long_as_the_link_says(link):
+def test_a_datagram_travels_for_the_delay_of_the_link(link):
     spaces, made = link
     propagation = limit.propagation(spaces, made)
     assert DELAY <= propagation <= DELAY + SLACK

@@ -1,4 +1,4 @@
-"""Agents are compared with the bare loop, and with physics, turn by turn; each really runs."""
+"""The benchmark compares agents with the bare loop and with physics, and every kind runs."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def results(loopback=None, pair=None):
 
 
 def on_link(*rounds, propagation=0.005):
-    """Turns of a pair, by the agents' rounds; the bare loop is at the limit."""
+    """Results of turns of a pair, from the times of the agents; the bare loop is at the limit."""
     return [
         {
             kind: {"rate": 1 / seconds, "round": seconds, "cpu": 1e-4, "peak_mb": 50.0,
@@ -54,7 +54,7 @@ def test_a_target_is_missed_below_its_ratio_only(rate, is_met):
 
 
 @pytest.mark.parametrize(("times", "is_met"), [(1.049, True), (1.051, False)])
-def test_a_round_is_held_against_propagation_and_bytes(times, is_met):
+def test_a_round_is_compared_with_propagation_and_bytes(times, is_met):
     least = 0.005 + 122 * 8 / 100e6
     found = report.summarise_link(2, on_link(2.0, times * least, 0.001))
     assert found["process"]["limit_ratio"]["median"] == pytest.approx(times)
@@ -62,7 +62,7 @@ def test_a_round_is_held_against_propagation_and_bytes(times, is_met):
     assert target["ok"] is is_met
 
 
-def test_a_late_link_is_said_to_be_late():
+def test_a_note_names_a_late_link():
     found = {"2": report.summarise_link(2, on_link(0.006, propagation=0.0051))}
     assert report.notes(results(pair=found)) == []
     found = {"2": report.summarise_link(2, on_link(0.006, propagation=0.0055))}
@@ -95,7 +95,7 @@ def test_a_part_of_the_measurement_is_not_written_into_the_page(options, capsys)
     assert "--write needs a whole measurement" in capsys.readouterr().err
 
 
-def test_a_machine_without_slow_links_skips_them_by_name(monkeypatch, capsys, tmp_path):
+def test_a_machine_without_slow_links_names_the_skipped_parts(monkeypatch, capsys, tmp_path):
     def fail(*_, **__):
         raise NoLinkError("no /dev/net/tun")
 

@@ -1,4 +1,4 @@
-"""The study behind the recommended design counts what it says it counts."""
+"""The study behind the recommended design counts iterations and errors correctly."""
 
 from types import SimpleNamespace
 
@@ -9,13 +9,13 @@ import hushgrad as hg
 from benchmarks.simulator import designs
 
 
-def test_iterations_are_counted_to_where_the_error_stays_small():
+def test_iterations_are_counted_until_the_error_stays_small():
     run = SimpleNamespace(
         solution=np.array([0.0, 2.0]),
         iterations=np.array([0, 5, 10, 15]),
         error=np.array([
             [1.0, 1e-7, 1e-7, 1e-7],
-            [1.0, 1e-7, 1e-3, 1e-7],  # small once, then not: counts from the end
+            [1.0, 1e-7, 1e-3, 1e-7],  # a small error that grows again does not count
             [1.0, 1.0, 1.0, 2.1e-6],
             [1.0, 1e-7, np.nan, np.nan],
         ]),

@@ -53,13 +53,13 @@ def test_the_kernel_agrees_with_the_simulator(graph, form, threads):
     x0 = np.random.default_rng(0).normal(size=(graph.n_agents, 2))
     step = {"scale": 0.05 if form == "ds" else 0.002, "power": int(form == "ds")}
     kernel = limit.Limit(network, problem, x0, form=form, seed=5, threads=threads, **step)
-    kernel.advance(0, 33)  # odd: the buffers end swapped
+    kernel.advance(0, 33)  # an odd number, after which the buffers are swapped
     kernel.advance(33, ITERATIONS - 33)
     ours = run(form, problem, network, x0, **step)
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
 
 
-# d that leaves every remainder of a vector, s with and without a remainder of four
+# d with every remainder by the vector length, s with and without a remainder by four
 @pytest.mark.parametrize(("s", "d"), [(1, 1), (4, 15), (5, 10), (9, 21)])
 def test_the_kernel_agrees_at_every_shape(s, d):
     network = hg.Network(hg.graphs.small_world(70, 4, 0.2))

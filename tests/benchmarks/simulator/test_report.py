@@ -1,4 +1,4 @@
-"""The benchmark fails where it must, and writes between its marks only."""
+"""The benchmark notices disagreement and missed targets, and writes between its marks only."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hushgrad.cli import bench
 
 
 class Still:
-    """A runner that stands at x and notes who ran before whom."""
+    """A runner that stays at x and records the order of the runs."""
 
     def __init__(self, x, order=None):
         self.x, self.order = np.array(x, float)[None], order if order is not None else []
@@ -29,7 +29,7 @@ def test_engine_and_limit_agree_relative_to_the_largest_number(engine, ok):
     assert measure._agreement(clocked)["ds"]["ok"] is ok
 
 
-def test_the_loss_by_autodiff_is_held_against_the_limit_of_ds():
+def test_the_loss_by_autodiff_is_compared_with_the_limit_of_ds():
     clocked = {
         "engine autodiff": runners.Clocked(Still([1])),
         "limit ds": runners.Clocked(Still([2])),
@@ -37,7 +37,7 @@ def test_the_loss_by_autodiff_is_held_against_the_limit_of_ds():
     assert measure._agreement(clocked)["autodiff"]["difference"] == 0.5
 
 
-def test_rounds_are_interleaved_and_every_runner_goes_on_where_it_was():
+def test_rounds_are_interleaved_and_every_runner_goes_on_where_it_ended():
     order = []
     first, second = runners.Clocked(Still([0], order), n=3), runners.Clocked(Still([0], order), n=5)
     runners.interleave([first, second], 3)
