@@ -20,10 +20,11 @@ import numpy as np
 from hushgrad import graphs, splits, stepsizes
 from hushgrad.algorithms import ADDOPT, DGD, PDGDS, PDGNDS, Algorithm, DIGing, PushPull
 from hushgrad.errors import RiskWarning, optional
+from hushgrad.files.atomic import output_directory, write_file
+from hushgrad.files.strict_json import plain, strict_json
 from hushgrad.mixing import Network
 from hushgrad.problems import estimation
-from hushgrad.report.export import plain, strict_json, write
-from hushgrad.report.plots import folder, plot_runs
+from hushgrad.report.plots import plot_runs
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 
@@ -314,7 +315,7 @@ def demo(out: str | Path, *, trials: int = 100, progress: Progress = None) -> di
     `median_error`), `claims`, `environment`, `files`.
     """
     optional("matplotlib", "sim")
-    out = folder(out)
+    out = output_directory(out)
     started = time.perf_counter()
     sizes = {"fig2": 3, "fig3": 4, "extras": 4}
     work = {name: trials * n * ITERATIONS[name] for name, n in sizes.items()}
@@ -336,7 +337,7 @@ def demo(out: str | Path, *, trials: int = 100, progress: Progress = None) -> di
             "files": [*files, "summary.json"],
         }
     )
-    write(out / "summary.json", strict_json(content))
+    write_file(out / "summary.json", strict_json(content))
     return content
 
 

@@ -184,15 +184,13 @@ def _designs(built: Built, name: str) -> dict[str, Algorithm]:
 
 
 def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
+    from hushgrad.files.atomic import write_file
+    from hushgrad.files.strict_json import strict_json
     from hushgrad.privacy.page import write_page
-    from hushgrad.report.export import strict_json
-    from hushgrad.report.plots import replacing
 
     page = write_page(audits, out / f"{name}-audit.html", heading=f"Privacy audit: {name}")
-    document = out / f"{name}-audit.json"
-    with replacing(document) as partial:
-        partial.write_text(strict_json([a.record() for a in audits]), encoding="utf-8")
-    return [page, document]
+    records = strict_json([a.record() for a in audits])
+    return [page, write_file(out / f"{name}-audit.json", records)]
 
 
 def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:

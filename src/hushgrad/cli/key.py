@@ -11,6 +11,7 @@ import typer
 from hushgrad.cli.terminal import Format, OutputFormat, print_json
 from hushgrad.console import console, note, say
 from hushgrad.errors import IdentityError, InputError
+from hushgrad.files.atomic import create_file
 
 if TYPE_CHECKING:
     from hushgrad.network.keys.identity import Certificate
@@ -151,8 +152,7 @@ def _keep(certificate: Certificate, directory: Path) -> Path:
     path = directory / f"{certificate.name}.crt"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="ascii") as file:
-            file.write(certificate.pem)
+        create_file(path, certificate.pem.encode("ascii"))
     except FileExistsError:
         if load_certificate(path).der != certificate.der:
             raise IdentityError(

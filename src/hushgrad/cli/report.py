@@ -54,9 +54,9 @@ class Files:
             into = self.directory / sub
             self.written += export(runs, into, self.formats, name=self.name, title=self.name)
         if self.save is not None:
-            from hushgrad.report.plots import folder
+            from hushgrad.files.atomic import output_directory
 
-            into = folder(self.save / sub)
+            into = output_directory(self.save / sub)
             names = [slug(run.label) for run in runs]
             for i, run in enumerate(runs):
                 number = f"-{i}" if names.count(names[i]) > 1 else ""

@@ -90,6 +90,7 @@ def run(
     certificates and an agent.toml for each, and also tells how far they are from the simulator.
     """
     from hushgrad.cli import report
+    from hushgrad.files.atomic import write_file
     from hushgrad.studies import Unfinished, load_study
 
     name = study.stem if row is None else f"{study.stem}-row{row}"
@@ -126,9 +127,8 @@ def run(
                 raise
             keep.clear()
     if row is not None and files.directory is not None:
-        path = files.directory / f"{name}.toml"
-        path.write_text(chosen.to_toml(files.directory), encoding="utf-8")
-        files.written.append(path)
+        text = chosen.to_toml(files.directory)
+        files.written.append(write_file(files.directory / f"{name}.toml", text))
     report.present(
         records,
         title=name,
@@ -145,7 +145,7 @@ def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int
         return nullcontext()
     from hushgrad.network.local.processes import only_one
 
-    return only_one(keep.directory.with_suffix(".lock"))
+    return only_one(keep.lock_file())
 
 
 def _run(
@@ -180,7 +180,7 @@ def _run_sweep(
 ) -> list[dict[str, Any]]:
     """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
     from hushgrad.cli.report import records_of
-    from hushgrad.report.plots import folder
+    from hushgrad.files.atomic import output_directory
     from hushgrad.studies import Table
 
     records: list[dict[str, Any]] = []
@@ -193,6 +193,6 @@ def _run_sweep(
         study.run_sweep(progress=False if quiet else None, each=write, keep=keep)
     finally:
         if records and files.directory is not None:
-            path = folder(files.directory) / "sweep.csv"
+            path = output_directory(files.directory) / "sweep.csv"
             files.written.append(Table(tuple(records)).write_csv(path))
     return records

@@ -69,7 +69,7 @@ Quiet = Annotated[
 
 def print_json(value: Any) -> None:
     """One strict JSON document on stdout; numbers that JSON lacks become null."""
-    from hushgrad.report.export import strict_json
+    from hushgrad.files.strict_json import strict_json
 
     typer.echo(strict_json(value).rstrip("\n"))
 

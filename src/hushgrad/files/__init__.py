@@ -1,1 +1,1 @@
-"""Files that programs share: atomic writes, caches, strict JSON, digests."""
+"""Files of every kind of program here: atomic writes, the user's cache, strict JSON, digests."""

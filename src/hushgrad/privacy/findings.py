@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from hushgrad.files.strict_json import strict_json
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.verdict import Evidence, Verdict, best, verdict
-from hushgrad.report.export import strict_json
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from hushgrad.files.atomic import replacing
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Audit, Finding
 from hushgrad.privacy.tables import KINDS, counts, title, told
 from hushgrad.privacy.verdict import Verdict
-from hushgrad.report.plots import replacing
 
 _ERROR, _SPEED = "relative error at the end", "iterations to 1e-6"
 _COALITION = "smallest coalition that exposes it"

@@ -1,1 +1,5 @@
-"""Runs for people and papers: plots and exports."""
+"""Runs for people and papers: curves, pictures, tables and exports.
+
+Nothing here imports the simulator: `simulate.result` imports this package, so that `run.plot()` is
+a plain call.
+"""

@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrad.agent.masking import mask_risks
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
+from hushgrad.files.digest import content_digest
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
-from hushgrad.simulate.checkpoint import Checkpoint, digest
+from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import LOST, Outcome, RunRequest
@@ -283,7 +284,7 @@ def _identity(
     """What decides the numbers of a run, as a digest."""
     graph = network.graph
     weights = [network.weights(kind) for kind in algorithm.needs.values()]
-    return digest(
+    return content_digest(
         [
             repr(algorithm),
             problem.name,

@@ -9,6 +9,7 @@ from hushgrad import graphs, problems
 from hushgrad.graphs import Graph
 from hushgrad.mixing import RULES
 from hushgrad.problems import Problem
+from hushgrad.report.export import FORMATS
 from hushgrad.schema.algorithms import check_algorithm, without
 from hushgrad.schema.builders import Builder, builders, check_call, check_value
 from hushgrad.schema.places import Findings, Keys, shown
@@ -157,8 +158,6 @@ def _output(findings: Findings, table: Table) -> None:
     if "directory" in table:
         check_value(findings, str, table["directory"], (*here, "directory"))
     if "formats" in table:
-        from hushgrad.report.export import FORMATS
-
         check_value(findings, list[str], table["formats"], (*here, "formats"))
         formats: list[Any] = table["formats"] if isinstance(table["formats"], list) else []
         for wrong in [f for f in formats if f not in FORMATS]:

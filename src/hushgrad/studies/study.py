@@ -17,12 +17,13 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import StudyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.report.curves import summary
 from hushgrad.schema.algorithms import algorithm_class, algorithm_classes
 from hushgrad.schema.places import Findings, Source
 from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
 from hushgrad.simulate.progress import Progress
-from hushgrad.simulate.result import Comparison, Run, summary
+from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 from hushgrad.studies import sweep as sweeps
 from hushgrad.studies.build import (

@@ -70,8 +70,7 @@ def test_buckets_fit_everyone_and_waste_little(degrees):
 
 @pytest.mark.parametrize("graph", [g for g in GRAPHS if not g.is_directed], ids=repr)
 def test_any_undirected_graph_runs_like_its_dense_recursion(graph):
-    import cases
-    import dense
+    from support import cases, dense
 
     q = cases.Quadratics(m=graph.n_agents, d=2)
     network = hg.Network(graph)

@@ -20,12 +20,12 @@ from hushgrad.agent.rooms import Rooms
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import ConfigError, MaskError, StateError
+from hushgrad.files.atomic import replace_file
 from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import load_certificate, load_identity, shared_secret
 from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.ops.result import replace_file
 from hushgrad.network.protocol.mask_tokens import OWN, PLEDGE, MaskTokens
 
 MASKS = "masks.json"  # the pledges with which a run began, in the state directory
