@@ -1,1 +1,1 @@
-"""Running algorithms: all agents at once in JAX, or each alone in NumPy."""
+"""The simulator: algorithms run with all agents at once in JAX, or with each alone in NumPy."""

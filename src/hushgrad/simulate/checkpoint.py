@@ -1,8 +1,8 @@
-"""Where an interrupted run leaves its state, so that the same call continues from it, bit for bit.
+"""The state of an interrupted run on disk: the same call continues from it, bit for bit.
 
-A directory with one file per block of trials, each replaced atomically. The identity of a run, a
-digest of everything that decides its numbers, is in every file: a state never continues another
-run.
+A checkpoint is a directory with one file per block of trials. Every file holds the identity of its
+run, a digest of everything that decides its numbers: a state never continues another run. The
+stacked engine writes and reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`run` and `compare`: from an algorithm, a problem and a network to a result."""
+"""`run` and `compare`: from an algorithm, a problem and a network to a result.
+
+Arguments are checked here, once; the engines trust them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ def run(
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
     checkpoint     a directory where an interrupted run leaves its state; the same call continues
-    driver         what runs the agents in place of an engine, such as `runtime.local.Processes`
+    driver         a function that runs the request in place of an engine, such as
+                   `network.local.processes.Processes`
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -163,7 +167,7 @@ def run(
 
 
 def driver_of(engine: Engine) -> Callable[[RunRequest], Outcome]:
-    """What runs the agents of an order."""
+    """The function that runs a request on this engine."""
     if engine == "stacked":
         optional("jax", "sim")
         from hushgrad.simulate.stacked.driver import simulate
@@ -281,7 +285,7 @@ def _identity(
     samples: NDArray[np.int64],
     metrics: Iterable[str],
 ) -> str:
-    """What decides the numbers of a run, as a digest."""
+    """A digest of everything that decides the numbers of a run."""
     graph = network.graph
     weights = [network.weights(kind) for kind in algorithm.needs.values()]
     return content_digest(

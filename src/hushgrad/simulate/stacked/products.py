@@ -77,9 +77,9 @@ def _evaluate(
 def _own(product: Product, given: Sequence[Any], parameters: Any) -> Array | None:
     """The product of every agent's matrix with its vector, if it is one."""
     (contracted, batch) = parameters["dimension_numbers"]
-    request = (0, 1) if given[0].ndim == 3 else (1, 0)
-    A, x = (given[n] for n in request)
+    order = (0, 1) if given[0].ndim == 3 else (1, 0)
+    A, x = (given[n] for n in order)
     if batch != ((0,), (0,)) or (A.ndim, x.ndim) != (3, 2) or A.dtype != jnp.float64:
         return None
-    (axis,) = contracted[request[0]]
+    (axis,) = contracted[order[0]]
     return product(A, x, axis == 1) if axis in (1, 2) else None
