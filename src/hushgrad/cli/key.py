@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import console, note, say
 from hushgrad.errors import IdentityError, InputError
 from hushgrad.files.atomic import create_file

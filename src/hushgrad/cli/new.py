@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import note
 from hushgrad.errors import InputError
 from hushgrad.files.atomic import create_file

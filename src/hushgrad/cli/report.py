@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, print_json
+from hushgrad.cli.options import Format, RunOptions
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import FAILED, WIDE, console, note
 from hushgrad.errors import InputError
 
@@ -63,14 +64,15 @@ class Files:
                 self.written.append(run.save(into / f"{names[i]}{number}.npz"))
 
 
-def files_for(
-    study: Study | None, out: Path | None, formats: str | None, save: Path | None, name: str
-) -> Files:
-    """What the options say, or else the study's [output]; wrong formats are found at once."""
-    wanted = None if formats is None else [f.strip() for f in formats.split(",") if f.strip()]
+def files_for(study: Study | None, options: RunOptions, name: str) -> Files:
+    """The files that the options ask for, or else the study's [output]; InputError for a format
+    that there is not.
+    """
+    listed = options.formats
+    wanted = None if listed is None else [f.strip() for f in listed.split(",") if f.strip()]
     said: Mapping[str, Any] = study.tables.get("output", {}) if study is not None else {}
     chosen = said.get("formats") if wanted is None else wanted
-    directory = out
+    directory = options.out
     if study is not None and directory is None and (said or chosen is not None):
         directory = study.source.directory / said.get("directory", f"{study.name}-results")
     elif directory is None and chosen is not None:
@@ -84,7 +86,7 @@ def files_for(
                 f"--formats has {unknown!r}, which is none.{suggestion(unknown, FORMATS)} "
                 f"Allowed: {', '.join(FORMATS)}."
             )
-    return Files(directory, DEFAULT_FORMATS if chosen is None else chosen, save, name)
+    return Files(directory, DEFAULT_FORMATS if chosen is None else chosen, options.save, name)
 
 
 def slug(label: str) -> str:
@@ -104,25 +106,24 @@ def records_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 def present(
     records: Sequence[Mapping[str, Any]],
+    options: RunOptions,
     *,
     title: str,
-    output: Format,
     document: Mapping[str, Any],
     files: Files,
-    quiet: bool,
 ) -> None:
     """Print the results, name the files, and fail if nothing came of any trial."""
-    if output is Format.JSON:
+    if options.output is Format.JSON:
         print_json({**document, "results": records, "files": [str(path) for path in files.written]})
     else:
         print_table(records, title)
         for label, extra in {r["algorithm"]: r["extra_links"] for r in records}.items():
-            if extra and not quiet:
+            if extra and not options.quiet:
                 note(
                     f"{label} also sends between agents two hops apart: {extra // 2} links that "
                     "the graph does not have."
                 )
-        if files.written and not quiet:
+        if files.written and not options.quiet:
             note(f"wrote {', '.join(str(path) for path in files.written)}")
     if all(record["diverged"] == record["trials"] for record in records):
         raise typer.Exit(FAILED)
