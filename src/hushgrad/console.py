@@ -1,4 +1,4 @@
-"""What commands say: results on stdout, all else on stderr."""
+"""Messages of commands: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def console(*, stderr: bool = False) -> Any:
 
 def say(kind: str, message: str, style: str) -> None:
     """One message on stderr: `error: …`."""
-    # what others sent may be in a message, but it cannot move the cursor
+    # a message may quote what others sent, but it cannot move the cursor
     shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in message)
     if not sys.stderr.isatty() and "FORCE_COLOR" not in os.environ:
         print(f"{kind}: {shown}", file=sys.stderr)  # rich takes some megabytes

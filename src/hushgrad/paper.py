@@ -163,7 +163,7 @@ def _part(progress: Progress, before: int, total: int) -> Progress:
 
 
 def claims(fig2: Comparison, fig3: Comparison, extras: Comparison | None = None) -> Claims:
-    """What the paper says of its figures, each with whether it holds here and the figure behind it.
+    """The paper's claims on its figures, each with a verdict and the measured number.
 
     Each record has `holds`, `figure` (a number, or numbers by method), and in words `criterion`
     and `measured`.

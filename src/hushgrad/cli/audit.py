@@ -217,7 +217,7 @@ def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], wid
 
 
 def _broken(cell: str) -> str:
-    """In two lines, where the words allow it."""
+    """The cell in two lines, where its words allow that."""
     for a, b in ((" (guess", "\n(guess"), (" exposed, ", " exposed,\n"), ("agents ", "agents\n")):
         cell = cell.replace(a, b)
     return re.sub(r" (\(\d+ attacks?) tried\)", r"\n\1 tried)", cell)

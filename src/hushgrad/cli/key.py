@@ -1,4 +1,4 @@
-"""`hushgrad key`: who an agent is, and whom it trusts."""
+"""`hushgrad key`: the key of an agent, and the certificates that it trusts."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _keep(certificate: Certificate, directory: Path) -> Path:
 
 
 def _lines(certificate: Certificate, path: Path, number: int | None, address: str | None) -> str:
-    """What agent.toml says of this neighbour, and of the mask partner that it may be, too."""
+    """The lines of agent.toml for this neighbour, and for the mask partner that it may be, too."""
     who = [
         f'name = "{certificate.name}"',
         "# number = its number" if number is None else f"number = {number}",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Format(enum.StrEnum):
-    """How results are printed."""
+    """The form of printed results."""
 
     TEXT = "text"
     JSON = "json"
@@ -72,7 +72,7 @@ StudyFile = Annotated[
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How a command runs a study: `run`, `compare` and `audit` have these options."""
+    """The options of `run`, `compare` and `audit`: which study, how long, how loud."""
 
     output: OutputFormat = Format.TEXT
     row: Row = None
@@ -100,7 +100,7 @@ class StudyOptions:
 
 @dataclass(frozen=True)
 class RunOptions(StudyOptions):
-    """The same with trials, and with files to write: `run` and `compare` have these options."""
+    """The options of `run` and `compare`, with trials and with files to write."""
 
     trials: Trials = None
     out: OutDirectory = None

@@ -29,7 +29,7 @@ _DIFFERENCE = (
     "difference: the largest between the agents' estimates and the simulator's at any sample, "
     "relative to the largest estimate."
 )
-# What summary() gives; other columns of a record are metrics.
+# The columns of summary(); other columns of a record are metrics.
 _SUMMARY = (
     "trials", "iterations", "median_error", "worst_error", "iterations_to_1e-6", "converged",
     "diverged", "messages_per_link", "rounds_per_iteration", "bytes_per_iteration", "links",
@@ -39,7 +39,7 @@ _SUMMARY = (
 
 @dataclass
 class Files:
-    """Where a command writes, and what it wrote."""
+    """The place of a command's files, their formats, and the files that it wrote."""
 
     directory: Path | None
     formats: Sequence[str]
@@ -130,7 +130,7 @@ def present(
 
 
 def print_table(records: Sequence[Mapping[str, Any]], title: str) -> None:
-    """A table for people: what was set, then what came of it. A sweep's leaves out the traffic."""
+    """A table for people: settings, then results. The table of a sweep leaves out the traffic."""
     from rich import box
     from rich.table import Table
     from rich.text import Text  # labels are the user's, not markup

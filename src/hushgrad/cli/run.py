@@ -36,7 +36,7 @@ Exit code 1 means that every trial of every algorithm diverged; the results are 
 
 
 class Engine(enum.StrEnum):
-    """What runs the agents."""
+    """The ways to run the agents."""
 
     STACKED = "stacked"
     AGENTS = "agents"
@@ -116,7 +116,7 @@ def run(
 
 
 def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int | None]:
-    """Of processes there is one network at a time in a study's directory."""
+    """The lock of a study's processes: one network of them at a time."""
     if engine is not Engine.PROCESSES:
         return nullcontext()
     from hushgrad.network.local.processes import only_one
@@ -147,7 +147,7 @@ def _run(
 def _run_sweep(
     study: Study, files: Files, keep: Unfinished, *, quiet: bool
 ) -> list[dict[str, Any]]:
-    """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
+    """Run all rows; sweep.csv has the finished ones, even if a later one fails or is stopped."""
     from hushgrad.cli.report import records_of
     from hushgrad.files.atomic import output_directory
     from hushgrad.studies import Table

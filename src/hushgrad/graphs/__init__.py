@@ -1,4 +1,4 @@
-"""Who can send to whom: graphs, their builders, and the doors to networkx and files.
+"""Graphs of agents: the links over which they send, builders, and doors to networkx and files.
 
 An arc j -> i lets agent j send to agent i and corresponds to the entry ``W[i, j]``: the first index
 receives. Agents are numbered from 0. Builders of random graphs return connected ones; graphs that

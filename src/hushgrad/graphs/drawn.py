@@ -30,7 +30,7 @@ def erdos_renyi(n_agents: int, p: float, seed: int = 0) -> Graph:
     def draw() -> Graph | None:
         low, high = pairs_at(_successes(n * (n - 1) // 2, p, rng))
         degree = np.bincount(low, minlength=n) + np.bincount(high, minlength=n)
-        # An isolated agent is what disconnects these graphs; it shows before the costly sort.
+        # Isolated agents disconnect these graphs, and they show before the costly sort.
         return undirected(n, low, high) if n == 1 or degree.all() else None
 
     return _first_connected(
@@ -149,7 +149,7 @@ def random_directed(n_agents: int, degree: int, seed: int = 0) -> Graph:
 
 
 def _successes(n_trials: int, p: float, rng: np.random.Generator) -> Ints:
-    """Which of n_trials coins of probability p fall on heads, in time and memory of the heads."""
+    """The coins, of n_trials with probability p, that fall on heads; only heads cost anything."""
     if p == 0 or n_trials == 0:
         return np.empty(0, dtype=np.int64)
     last = -1
@@ -193,13 +193,13 @@ def _pairing(n_agents: int, degree: int, rng: np.random.Generator) -> Ints | Non
 
 
 def _are_single(values: Ints) -> NDArray[np.bool_]:
-    """Where a value occurs only once."""
+    """True where a value occurs only once."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (counts == 1)[inverse].reshape(values.shape)
 
 
 def _are_in(values: Ints, ordered: Ints) -> NDArray[np.bool_]:
-    """Where a value occurs in a sorted array; for few values far faster than np.isin."""
+    """True where a value occurs in a sorted array; for few values far faster than np.isin."""
     return np.searchsorted(ordered, values) < np.searchsorted(ordered, values, side="right")
 
 

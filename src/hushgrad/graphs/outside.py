@@ -52,8 +52,7 @@ def from_networkx(graph: Any) -> Graph:
 
     The nodes become the agents 0, 1, … in the graph's order of iteration, and ``names`` keeps what
     they were called, unless that was just these numbers. Self loops are refused, like parallel
-    edges, since an agent's weight for itself is the business of the mixing rule. Edge attributes
-    are ignored.
+    edges: the mixing rule gives every agent a weight for itself. Edge attributes are ignored.
     """
     if not hasattr(graph, "is_multigraph"):
         raise GraphError(

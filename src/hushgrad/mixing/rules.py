@@ -47,7 +47,7 @@ RULES: dict[str, Callable[[Graph], Floats]] = {
 
 
 def requests(mixing: Any, graph: Graph) -> list[tuple[Kind | None, Any]]:
-    """What was asked for, as (role, rule or matrix); the role is None where the sums decide."""
+    """The wanted matrices as (role, rule or matrix); the role is None where the sums decide."""
     if mixing is None:
         if not graph.is_directed:
             return [(None, "metropolis")]

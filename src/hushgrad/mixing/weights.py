@@ -21,7 +21,7 @@ SYMMETRY_TOLERANCE = 1e-12
 
 
 class Kind(enum.StrEnum):
-    """What the sums of a matrix are: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
+    """Which sums of a matrix are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
 
     DOUBLY = "doubly"
     SYMMETRIC = "symmetric"  # doubly stochastic and W = Wᵀ

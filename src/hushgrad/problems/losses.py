@@ -77,8 +77,8 @@ def logistic_solution(data: Any) -> Vector:
 
 
 def huber_solution(data: Any) -> Vector:
-    """By way of larger deltas: where most rows are outliers the Hessian jumps from step to step,
-    and Newton from afar would wander.
+    """Newton by way of larger deltas: where most rows are outliers the Hessian jumps from step to
+    step, and Newton from afar would wander.
     """
     final = float(data["delta"][0])
     theta = squares_solution(data)

@@ -115,7 +115,7 @@ class Problem:
         return lambda theta: np.asarray(function(np.asarray(theta, np.float64), held), np.float64)
 
     def local_gradients(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
-        """The same for many θ at once, from (n, d) to (n, d)."""
+        """∇f_i of many θ at once, from (n, d) to (n, d)."""
         if self._numpy_gradient:
             one = self.local_gradient(i, trial)
             return lambda thetas: np.array([one(theta) for theta in np.asarray(thetas)])

@@ -1,4 +1,7 @@
-"""Runs as files for papers and other programs: pictures, LaTeX, MATLAB, CSV, JSON."""
+"""Runs as files for papers and other programs: pictures, LaTeX, MATLAB, CSV, JSON.
+
+`hushgrad run --out` and `hushgrad compare --out` write with `export`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from hushgrad.report.plots import COLOURS, plot_runs
 
 FORMATS = ("pdf", "svg", "png", "pgfplots", "table", "mat", "csv", "json")
 _PICTURES = ("pdf", "svg", "png")
-_POINTS = 500  # of a pgfplots line; TeX's memory ends at some ten thousand in all
+_POINTS = 500  # on one pgfplots line; TeX's memory ends at some ten thousand in all
 _MATLAB_NAME = 63  # characters, MATLAB's namelengthmax
 _MATLAB_WORDS = (
     "break case catch classdef continue else elseif end for function global if otherwise parfor "
@@ -42,7 +45,7 @@ def export(
 
     pdf svg png   name.pdf …: medians and bands
     pgfplots      name.pgf.tex: the same picture, drawn by LaTeX in its own fonts
-    table         table.tex: a booktabs table of what each algorithm needed
+    table         table.tex: a booktabs table of messages, iterations and errors
     mat           runs.mat: one MATLAB struct per run
     csv           name.csv: one row per algorithm, trial and sample, digits exact
     json          summary.json: one record per run
@@ -169,7 +172,7 @@ def _pgf_band(one: Curve, n: int) -> list[str]:
 def _coordinates(
     one: Curve, values: NDArray[np.float64], shown: NDArray[np.bool_] | None = None
 ) -> list[str]:
-    """(k,value) lines, thinned for TeX; what a log axis cannot show is nan: the line jumps."""
+    """(k,value) lines, thinned for TeX; a value that a log axis cannot show is nan: a gap."""
     indices = np.arange(len(values)) if shown is None else np.flatnonzero(shown)
     if len(indices) > _POINTS:
         indices = indices[np.unique(np.linspace(0, len(indices) - 1, _POINTS).astype(int))]
@@ -182,7 +185,7 @@ def _coordinates(
 
 
 def latex_table(runs: Sequence[SampledRun]) -> str:
-    """A booktabs tabular: what each algorithm sends and how far it came."""
+    """A booktabs tabular: the messages and the final error of each algorithm."""
     rows = [
         " & ".join(
             (

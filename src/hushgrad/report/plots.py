@@ -152,7 +152,7 @@ def _draw(
 
 
 def _draw_legend(figure: Figure, axes: Axes, note: str | None) -> None:
-    """In a free corner, or below the axes where the entries are too many for one."""
+    """A legend in a free corner, or below the axes if its entries are too many for a corner."""
     options: dict[str, Any] = {
         "title": note,
         "frameon": True,
@@ -220,7 +220,7 @@ def _marked(x: Ints, n: int, of: int, log_x: bool) -> list[int]:
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
-    """What the picture holds: all that is positive and finite, divergence cut off."""
+    """The range of the y axis: everything positive and finite, with divergence cut off."""
     least, most = np.inf, 0.0
     for one in curves:
         drawn = np.concatenate([v for v in (one.low, one.middle, one.high) if v is not None])

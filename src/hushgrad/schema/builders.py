@@ -1,4 +1,7 @@
-"""What a builder takes, read from its signature: the schema of files is the code itself."""
+"""The arguments of builders, read from their signatures: the schema of files is the code itself.
+
+Studies and agents' files check their tables with it, and build parts of algorithms from them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from hushgrad.stepsizes import Deviation, Schedule
 
 type Builder = Callable[..., Any]
 
-# What a table with a `kind` can stand for, and the module whose functions give it.
+# The parts that a table with a `kind` can stand for, and the module whose functions make them.
 PARTS: dict[type, types.ModuleType] = {
     Schedule: stepsizes,
     Deviation: stepsizes,
@@ -61,7 +64,7 @@ def builders(module: types.ModuleType, result: type) -> dict[str, Builder]:
 
 @cache
 def parameters(builder: Builder) -> dict[str, Parameter]:
-    """What a function or a class takes by name; options typed by a TypedDict count one by one."""
+    """The arguments of a function or a class by name; a TypedDict of options counts one by one."""
     hints = get_type_hints(builder)
     taken: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(builder).parameters.items():
@@ -94,7 +97,7 @@ def check_call(
     also: Iterable[str] = (),
     supplied: Collection[str] = (),
 ) -> None:
-    """Find what would be wrong with builder(**arguments).
+    """Find the mistakes of builder(**arguments).
 
     what      the builder in words, for messages
     also      keys that the table around has beside the arguments
@@ -112,7 +115,7 @@ def check_call(
 
 
 def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> None:
-    """Find what is wrong with one value."""
+    """Find the mistakes of one value."""
     part = part_of(annotation)
     if part is None:
         if not _fits(annotation, value):
@@ -128,7 +131,7 @@ def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> 
 def check_kind(
     findings: Findings, choices: Mapping[str, Builder], table: Mapping[str, Any], keys: Keys
 ) -> None:
-    """Find what is wrong with a table `{ kind = …, … }`."""
+    """Find the mistakes of a table `{ kind = …, … }`."""
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in choices:
         findings.add_choice((*keys, "kind"), kind, f"a kind of {keys[-1]}", choices)

@@ -1,4 +1,7 @@
-"""Where in a file of tables something stands, and what is wrong with it."""
+"""Places in a file of tables, and the mistakes found there.
+
+Studies and agents' files are checked with it: an error names line, key and way out.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class Source:
 
 @dataclass
 class Findings:
-    """What is wrong with a file, collected so that one reading shows it all."""
+    """The mistakes of a file, collected so that one error shows them all."""
 
     source: Source
     found: list[tuple[Keys, str]] = field(default_factory=list[tuple[Keys, str]])

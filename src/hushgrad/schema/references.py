@@ -22,7 +22,7 @@ def is_reference(text: object) -> bool:
 
 
 def load(source: Source, keys: Keys, text: str) -> Any:
-    """What a reference names. Its file is run as a program: a study is as trusted as its code."""
+    """The object that a reference names. Its file is run: trust a study as far as its code."""
     where, _, name = text.rpartition(":")
     with _importing_from(source.directory):
         try:

@@ -54,7 +54,7 @@ class Outcome:
     traffic: Traffic
     channels: tuple[Channel, ...] = ()
     trace: Floats | None = None  # (trials, n + 1, agents, d) of the transcript's iterations
-    seconds: float | None = None  # of the agents alone, where more was done than to run them
+    seconds: float | None = None  # for the agents alone; None: all the time that the run took
 
 
 def apply_metric(name: str, metric: Metric, x: Floats, problem: Any) -> Floats:

@@ -24,12 +24,12 @@ from hushgrad.simulate.transcript import Channel, Transcript
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 
-FORMAT = 1  # of saved runs
+FORMAT = 1  # the version of the files of saved runs
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a run put on the wire, counted from its exchanges; a link to oneself never counts."""
+    """The traffic of a run, counted from its exchanges; an agent's link to itself never counts."""
 
     rounds_per_iteration: int
     links: int  # directed links that carry messages
@@ -47,7 +47,7 @@ class Run:
     """
 
     title: str  # the algorithm as papers print it
-    label: str  # the same with what distinguishes it in a comparison
+    label: str  # the title, with the differences to other runs of a comparison
     error: Floats  # (trials, samples)
     consensus: Floats  # (trials, samples)
     iterations: Ints  # (samples,)
@@ -58,12 +58,10 @@ class Run:
     seed: int
     traffic: Traffic
     seconds: float  # wall time, compilation included
-    metrics: Mapping[str, Floats] = field(
-        default_factory=dict[str, Floats]
-    )  # (trials, samples) each
-    config: Mapping[str, Any] = field(
-        default_factory=dict[str, Any]
-    )  # what was run, as JSON can say it
+    # (trials, samples) each
+    metrics: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    # algorithm, problem, network and options of the run, as JSON has them
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     transcript: Transcript | None = None
     # (trials, n + 1, agents, d): x^0 … x^n, kept with a transcript to judge what attacks recover
     trace: Floats | None = field(default=None, repr=False, compare=False)
@@ -156,8 +154,8 @@ def _pack(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load_run(path: str | Path) -> Run:
-    """A run that `Run.save` wrote; its algorithm, problem and network are None, `config` says what
-    they were.
+    """A run that `Run.save` wrote. Its algorithm, problem and network are None; `config` describes
+    them.
     """
     path = Path(path)
     try:
@@ -226,5 +224,5 @@ class Comparison:
         return plot_runs(self.runs, path, **options)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per algorithm: what a table shows."""
+        """One record per algorithm, as a table shows it."""
         return [summary(run) for run in self.runs]

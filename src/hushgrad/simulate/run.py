@@ -235,7 +235,7 @@ def _check_parts(algorithm: object, problem: object, network: object) -> None:
 
 def _whole(name: str, value: object, least: int) -> int:
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+        number = operator.index(value)  # type: ignore[arg-type]  # others raise
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:

@@ -95,7 +95,7 @@ class Transcript:
         }
 
     def messages(self, k: int, sender: int, receiver: int, trial: int = 0) -> tuple[Floats, ...]:
-        """What went from sender to receiver in iteration k, in the order of rounds and exchanges.
+        """The messages from sender to receiver in iteration k, by rounds and exchanges.
 
         `trial` counts the rows of this transcript.
         """

@@ -19,7 +19,8 @@ from hushgrad.simulate.run import run
 TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
 GRAPH_KEYS = ("graph", "edges", "file")
 WEIGHT_KEYS = ("mixing", "matrix")
-# What a study's run does not choose: its parts have tables of their own, the rest is the caller's.
+# Arguments of run that [run] does not have: the parts have tables of their own, the command sets
+# the others.
 NOT_IN_RUN = (
     "algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint", "driver",
 )  # fmt: skip

@@ -142,7 +142,7 @@ class LoopConstants:
         self.fresh = self.prepared.fresh
 
     def _places(self, draws: list[Draw]) -> dict[Draw, slice]:
-        """Where each fresh draw of an iteration stands in the one array of them all."""
+        """The place of each fresh draw of an iteration in the one array of them all."""
         places: dict[Draw, slice] = {}
         rows = 0
         for draw in draws:

@@ -28,7 +28,7 @@ type Ints = NDArray[np.int64]
 
 BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
 THREADS = 2
-_CHUNK_BYTES = 2**27  # of messages recorded per call, where the network is so large
+_CHUNK_BYTES = 2**27  # of messages at most that one call records
 _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
 
 
@@ -143,7 +143,7 @@ class _SampledBlock:
         return self._outcome()
 
     def _leave(self) -> None:
-        """Write down everything that `_resume` needs."""
+        """Save everything that `_resume` needs."""
         arrays: dict[str, Any] = {
             "k": self.k,
             "awake": self.awake,
@@ -228,8 +228,8 @@ class _SampledBlock:
 
 
 class _RecordedBlock(_SampledBlock):
-    """The same, keeping every message: metrics of each iteration come along, samples are picked
-    from them.
+    """One block of trials that keeps every message. It gets the metrics of every iteration, and
+    picks the samples from them.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ def columns(A: Array, r: Array) -> Array:
     return jax.ffi.ffi_call("hushgrad_columns", shape)(A, r)
 
 
-# gradients that native.c reads every row for only once, and the names of what they take
+# The gradients in native.c, which reads every row only once, and the names of their arguments.
 _LOSSES = {
     quadratic.misfit_gradient: ("misfit", "M", "z", "sigma"),
     losses.squares_gradient: ("squares", "X", "y", "penalty"),
@@ -110,7 +110,7 @@ def _product(A: Array, x: Array, by_rows: bool) -> Array | None:
 
 @functools.cache
 def is_available() -> bool:
-    """Whether the native code is there; compiles and registers it when first asked."""
+    """Whether there is native code; the first call compiles and registers it."""
     source = Path(__file__).with_name("native.c")
     library = load_library(source, *_FLAGS, "-I", jax.ffi.include_dir())
     if library is None:

@@ -85,7 +85,7 @@ class NeighbourSums:
         return total if plain is None else total + plain
 
     def _apply_native(self, parts: Parts, links: Links, plain: Array | None) -> Array:
-        """The same by native code: a public and a private matrix in each pass."""
+        """The sum of `_apply` by native code: a public and a private matrix in each pass."""
         args, total = self._constants.args, plain
         public = [
             (args["own"][A.name], args["receiving"][links, A.name], u)
@@ -119,7 +119,7 @@ class NeighbourSums:
         return own + (received if turn is None else take(received, turn))
 
     def _apply_dense(self, parts: Parts, links: Links, dense: Array, plain: Array | None) -> Array:
-        """The same where most pairs are linked: a matrix gathered from the slots, and a product."""
+        """The sum of `_apply` where most pairs are linked: dense matrices, gathered from slots."""
         total: Any = 0.0 if plain is None else plain
         for matrix, vector in parts:
             if isinstance(matrix, Columns):
