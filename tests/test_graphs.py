@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hushgrad import graphs
 from hushgrad.errors import GraphError, InputError, MissingExtra, optional
+from hushgrad.graphs.graph import pairs_at
 
 # A directed graph that differs from its reverse: 0 -> 1 -> 2 -> 0 and 0 -> 2.
 ARCS = [(0, 1), (1, 2), (2, 0), (0, 2)]
@@ -234,7 +235,7 @@ def test_the_square_root_in_the_list_of_pairs_is_exact_at_every_row():
     high = np.array([1, 2, 3, 10**4, 10**6, 2**30, 2**31 - 1])
     first = high * (high - 1) // 2
     for index, expected in ((first, 0 * high), (first + high - 1, high - 1)):
-        low, row = graphs._pairs(index)
+        low, row = pairs_at(index)
         assert low.tolist() == expected.tolist()
         assert row.tolist() == high.tolist()
 
@@ -365,7 +366,7 @@ def test_a_small_world_moves_the_share_p_of_its_links():
 
 
 def test_a_builder_that_draws_no_connected_graph_raises_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(graphs, "ATTEMPTS", 1)
+    monkeypatch.setattr("hushgrad.graphs.drawn.ATTEMPTS", 1)
     with pytest.raises(GraphError, match=r"no connected graph of 3000 .* p = 1 .* larger degree"):
         graphs.small_world(3000, 2, 1.0, seed=1)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hushgrad import graphs
 from hushgrad.errors import GraphError, MixingError
-from hushgrad.mixing import MOST_SVD_AGENTS, Kind, Network
+from hushgrad.mixing import Kind, Network
+from hushgrad.mixing.network import MOST_SVD_AGENTS
 
 ARCS = [(0, 1), (1, 2), (2, 0), (0, 2)]  # (sender, receiver)
 DIRECTED = graphs.from_edges(ARCS, is_directed=True)
@@ -241,7 +242,7 @@ def test_eta_of_a_long_ring_is_right_relative_to_its_distance_from_one():
 
 
 def test_eta_of_a_ring_that_is_too_long_is_refused_with_its_bound(monkeypatch):
-    monkeypatch.setattr("hushgrad.mixing.MOST_LANCZOS_STEPS", 100)
+    monkeypatch.setattr("hushgrad.mixing.spectrum.MOST_LANCZOS_STEPS", 100)
     with pytest.raises(MixingError, match=r"did not settle in 100 .* at least 0.99.* mixes faster"):
         _ = Network(graphs.ring(5000)).eta
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hushgrad.network.deployed import Agent
     from hushgrad.privacy.adversaries import Curious, Eavesdropper
     from hushgrad.privacy.audit import audit
-    from hushgrad.privacy.findings import Audit
+    from hushgrad.privacy.result import Audit
     from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
     from hushgrad.simulate.result import Comparison, Run, load_run
@@ -103,7 +103,7 @@ __getattr__, __dir__ = lazy_exports(
         "network.deployed": "Agent",
         "privacy.adversaries": "Curious Eavesdropper",
         "privacy.audit": "audit",
-        "privacy.findings": "Audit",
+        "privacy.result": "Audit",
         "privacy.witness": "witness",
         "problems": "Problem",
         "simulate.result": "Comparison Run load_run",

@@ -21,10 +21,11 @@ import numpy as np
 from hushgrad import graphs, splits, stepsizes
 from hushgrad.algorithms import ADDOPT, DGD, PDGDS, PDGNDS, Algorithm, DIGing, PushPull
 from hushgrad.errors import RiskWarning, optional
+from hushgrad.files.atomic import output_directory, write_file
+from hushgrad.files.strict_json import plain, strict_json
 from hushgrad.mixing import Network
 from hushgrad.problems import estimation
-from hushgrad.report.export import plain, strict_json, write
-from hushgrad.report.plots import folder, plot_runs
+from hushgrad.report.plots import plot_runs
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 
@@ -316,7 +317,7 @@ def demo(out: str | Path, *, trials: int = 100, progress: Progress = None) -> di
     `median_error`), `claims`, `environment`, `files`.
     """
     optional("matplotlib", "sim")
-    out = folder(out)
+    out = output_directory(out)
     started = time.perf_counter()
     sizes = {"fig2": 3, "fig3": 4, "extras": 4}
     work = {name: trials * n * ITERATIONS[name] for name, n in sizes.items()}
@@ -338,7 +339,7 @@ def demo(out: str | Path, *, trials: int = 100, progress: Progress = None) -> di
             "files": [*files, "summary.json"],
         }
     )
-    write(out / "summary.json", strict_json(content))
+    write_file(out / "summary.json", strict_json(content))
     return content
 
 

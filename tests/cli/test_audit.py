@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import hushgrad as hg
 from hushgrad.cli import app
-from hushgrad.privacy.findings import Audit
+from hushgrad.privacy.result import Audit
 from hushgrad.studies import load_study
 from support.studies import study_text
 

@@ -14,8 +14,8 @@ from hushgrad.errors import DivergedError, InputError, PrivacyError
 from hushgrad.privacy import Truth
 from hushgrad.privacy.attacks import ALL, Attack, Estimate
 from hushgrad.privacy.attacks.flow import Flow
-from hushgrad.privacy.findings import Audit
 from hushgrad.privacy.page import page
+from hushgrad.privacy.result import Audit
 from hushgrad.privacy.verdict import Evidence
 from hushgrad.simulate.run import driver_of
 from support import cases

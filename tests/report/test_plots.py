@@ -252,3 +252,12 @@ def test_a_curve_counts_diverged_trials_as_infinite():
     assert found.high is not None
     assert np.isinf(found.high[1])
     assert (found.n_diverged, found.ceiling) == (1, 3.0)
+
+
+def test_reports_need_nothing_of_the_simulator():
+    code = (
+        "import sys, hushgrad.report.export\n"
+        "found = [name for name in sys.modules if name.startswith('hushgrad.simulate')]\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hushgrad.cli.options import expanded
 from hushgrad.cli.terminal import handled
 
 # Each is a function of the same name in the module of that name, in the order of --help; or, where
@@ -67,7 +68,7 @@ def _flowing(command: Callable[..., None]) -> str:
 
 
 def _add(to: typer.Typer, name: str, command: Callable[..., None], epilog: str | None) -> None:
-    to.command(name, help=_flowing(command), epilog=epilog)(handled(command))
+    to.command(name, help=_flowing(command), epilog=epilog)(handled(expanded(command)))
 
 
 for _name in COMMANDS:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, Quiet
+from hushgrad.cli.options import Format, OutputFormat, Quiet
 
 EPILOG = """
 [bold]Examples[/bold]

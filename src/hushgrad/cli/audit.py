@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.run import pick_row
-from hushgrad.cli.terminal import (
-    Format,
-    Iterations,
-    OutputFormat,
-    Quiet,
-    Row,
-    Seed,
-    collecting_risks,
-    print_json,
-)
+from hushgrad.cli.options import Format, StudyFile, StudyOptions
+from hushgrad.cli.terminal import collecting_risks, print_json
 from hushgrad.console import console, note
 from hushgrad.errors import DivergedError, InputError
 
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
     from hushgrad.algorithms.base import Algorithm
     from hushgrad.privacy.adversaries import Adversary
     from hushgrad.privacy.audit import Usual
-    from hushgrad.privacy.findings import Audit
+    from hushgrad.privacy.result import Audit
     from hushgrad.studies import Study
     from hushgrad.studies.study import Built
 
@@ -47,9 +38,8 @@ Exit code 0 says that the audit was done, not that nothing was found.
 
 
 def audit(
-    study: Annotated[
-        Path, typer.Argument(metavar="STUDY", help="The study, a TOML file (see 'hushgrad new').")
-    ],
+    study: StudyFile,
+    options: StudyOptions,
     adversary: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,11 +64,6 @@ def audit(
             "--out", "-o", metavar="DIR", help="Write the page and the JSON into this directory."
         ),
     ] = None,
-    output: OutputFormat = Format.TEXT,
-    row: Row = None,
-    iterations: Iterations = None,
-    seed: Seed = None,
-    quiet: Quiet = False,
 ) -> None:
     """Attack every algorithm of a study and say who learns what.
 
@@ -86,21 +71,19 @@ def audit(
     that an adversary can try is tried, and its estimates are held against the truth and against
     the best guess without messages. --out writes a page to look at.
     """
-    from hushgrad.studies import load_study
-
     who = None if adversary is None else _adversaries(adversary)
-    name = study.stem if row is None else f"{study.stem}-row{row}"
-    with collecting_risks(quiet=quiet) as risks:
-        chosen = _single(pick_row(load_study(study), row), study).with_run(
-            iterations=iterations, trials=1, seed=seed
+    name = options.name(study)
+    with collecting_risks(quiet=options.quiet) as risks:
+        chosen = _single(options.load(study), study).with_run(
+            iterations=options.iterations, trials=1, seed=options.seed
         )
-        audits = list(_audits(chosen, who, agent, compare=compare, quiet=quiet))
+        audits = list(_audits(chosen, who, agent, compare=compare, quiet=options.quiet))
     files = [] if out is None else _write(audits, out, name)
-    if output is Format.JSON:
+    if options.output is Format.JSON:
         print_json(
             {
                 "study": str(study),
-                "row": row,
+                "row": options.row,
                 "warnings": risks,
                 "audits": [a.record() for a in audits],
                 "files": [str(path) for path in files],
@@ -108,7 +91,7 @@ def audit(
         )
         return
     _print(audits, name, with_agents=not compare)
-    if files and not quiet:
+    if files and not options.quiet:
         note(f"wrote {', '.join(map(str, files))}")
 
 
@@ -184,15 +167,13 @@ def _designs(built: Built, name: str) -> dict[str, Algorithm]:
 
 
 def _write(audits: Sequence[Audit], out: Path, name: str) -> list[Path]:
+    from hushgrad.files.atomic import write_file
+    from hushgrad.files.strict_json import strict_json
     from hushgrad.privacy.page import write_page
-    from hushgrad.report.export import strict_json
-    from hushgrad.report.plots import replacing
 
     page = write_page(audits, out / f"{name}-audit.html", heading=f"Privacy audit: {name}")
-    document = out / f"{name}-audit.json"
-    with replacing(document) as partial:
-        partial.write_text(strict_json([a.record() for a in audits]), encoding="utf-8")
-    return [page, document]
+    records = strict_json([a.record() for a in audits])
+    return [page, write_file(out / f"{name}-audit.json", records)]
 
 
 def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
@@ -236,7 +217,7 @@ def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], wid
 
 
 def _broken(cell: str) -> str:
-    """In two lines, where the words allow it."""
+    """The cell in two lines, where its words allow that."""
     for a, b in ((" (guess", "\n(guess"), (" exposed, ", " exposed,\n"), ("agents ", "agents\n")):
         cell = cell.replace(a, b)
     return re.sub(r" (\(\d+ attacks?) tried\)", r"\n\1 tried)", cell)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutDirectory, OutputFormat
+from hushgrad.cli.options import Format, OutDirectory, OutputFormat
 from hushgrad.errors import InputError
 
 EPILOG = """

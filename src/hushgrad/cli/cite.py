@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, collecting_risks, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import collecting_risks, print_json
 
 EPILOG = """
 [bold]Examples[/bold]

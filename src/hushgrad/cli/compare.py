@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.run import pick_row
-from hushgrad.cli.terminal import (
-    FileFormats,
-    Format,
-    Iterations,
-    OutDirectory,
-    OutputFormat,
-    Quiet,
-    Row,
-    SaveDirectory,
-    Seed,
-    Trials,
-    collecting_risks,
-)
+from hushgrad.cli.options import RunOptions
+from hushgrad.cli.terminal import collecting_risks
 from hushgrad.console import note
 from hushgrad.errors import InputError
 
@@ -49,15 +37,7 @@ def compare(
             help="A study and the algorithms to try on it, or runs saved with --save.",
         ),
     ],
-    out: OutDirectory = None,
-    formats: FileFormats = None,
-    output: OutputFormat = Format.TEXT,
-    row: Row = None,
-    iterations: Iterations = None,
-    trials: Trials = None,
-    seed: Seed = None,
-    save: SaveDirectory = None,
-    quiet: Quiet = False,
+    options: RunOptions,
 ) -> None:
     """Compare algorithms on one problem, or runs that were saved.
 
@@ -69,35 +49,34 @@ def compare(
 
     is_saved = [name.endswith(".npz") for name in what]
     document: dict[str, Any]
+    quiet = options.quiet
     with collecting_risks(quiet=quiet) as risks:
         if any(is_saved):
-            _check_saved_only(
-                what, row=row, iterations=iterations, trials=trials, seed=seed, save=save
-            )
+            _check_saved_only(what, options)
             runs = _load(what, quiet=quiet)
-            files = report.files_for(None, out, formats, None, "compare")
+            files = report.files_for(None, options, "compare")
             document = {"runs": what}
         else:
-            study = _chosen(what, row, quiet=quiet).with_run(
-                iterations=iterations, trials=trials, seed=seed
+            study = _chosen(what, options).with_run(
+                iterations=options.iterations, trials=options.trials, seed=options.seed
             )
-            files = report.files_for(study, out, formats, save, f"{study.name}-compare")
-            runs = list(study.run(progress=False if quiet else None))
-            document = {"study": what[0], "row": row}
+            files = report.files_for(study, options, f"{study.name}-compare")
+            runs = list(study.run(progress=options.progress))
+            document = {"study": what[0], "row": options.row}
         files.write(runs)
     report.present(
         report.records_of(runs),
+        options,
         title=files.name,
-        output=output,
         document=document | {"warnings": risks},
         files=files,
-        quiet=quiet,
     )
 
 
-def _check_saved_only(what: Sequence[str], **options: object) -> None:
+def _check_saved_only(what: Sequence[str], options: RunOptions) -> None:
     other = [f"'{name}'" for name in what if not name.endswith(".npz")]
-    other += [f"--{name}" for name, value in options.items() if value is not None]
+    names = ("row", "iterations", "trials", "seed", "save")
+    other += [f"--{name}" for name in names if getattr(options, name) is not None]
     if other:
         raise InputError(
             f"saved runs are compared as they are, but there is also {other[0]}. "
@@ -105,18 +84,16 @@ def _check_saved_only(what: Sequence[str], **options: object) -> None:
         )
 
 
-def _chosen(what: Sequence[str], row: int | None, *, quiet: bool) -> Study:
+def _chosen(what: Sequence[str], options: RunOptions) -> Study:
     """The study with the algorithms that were named, or with all that its network allows."""
-    from hushgrad.studies import load_study
-
-    study = pick_row(load_study(what[0]), row)
+    study = options.load(Path(what[0]))
     if study.is_swept:
         raise InputError(
             f"compare takes one setting, but {what[0]} is a sweep of {len(study.sweep())} rows. "
             "Pick one with --row, or use 'hushgrad run'."
         )
     names = [name for argument in what[1:] for name in argument.split(",") if name]
-    return study.with_algorithms(names or _fitting(study, quiet=quiet))
+    return study.with_algorithms(names or _fitting(study, quiet=options.quiet))
 
 
 def _fitting(study: Study, *, quiet: bool) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, handled, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import handled, print_json
 from hushgrad.console import console
 
 EPILOG = """

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import FAILED, console
 
 if TYPE_CHECKING:

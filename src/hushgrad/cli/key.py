@@ -1,4 +1,4 @@
-"""`hushgrad key`: who an agent is, and whom it trusts."""
+"""`hushgrad key`: the key of an agent, and the certificates that it trusts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import console, note, say
 from hushgrad.errors import IdentityError, InputError
+from hushgrad.files.atomic import create_file
 
 if TYPE_CHECKING:
     from hushgrad.network.keys.identity import Certificate
@@ -151,8 +153,7 @@ def _keep(certificate: Certificate, directory: Path) -> Path:
     path = directory / f"{certificate.name}.crt"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="ascii") as file:
-            file.write(certificate.pem)
+        create_file(path, certificate.pem.encode("ascii"))
     except FileExistsError:
         if load_certificate(path).der != certificate.der:
             raise IdentityError(
@@ -165,7 +166,7 @@ def _keep(certificate: Certificate, directory: Path) -> Path:
 
 
 def _lines(certificate: Certificate, path: Path, number: int | None, address: str | None) -> str:
-    """What agent.toml says of this neighbour, and of the mask partner that it may be, too."""
+    """The lines of agent.toml for this neighbour, and for the mask partner that it may be, too."""
     who = [
         f'name = "{certificate.name}"',
         "# number = its number" if number is None else f"number = {number}",

@@ -11,12 +11,12 @@ from hushgrad.console import console
 if TYPE_CHECKING:
     from hushgrad.network.local.processes import AgentRow
 
-MOST_ROWS = 20  # of a table that fits a screen; of more agents those that are behind
+MOST_ROWS = 20  # so that a table fits a screen; of more agents, those that are furthest behind
 
 
 @contextmanager
 def live_table(*, quiet: bool) -> Generator[Callable[[Sequence[AgentRow]], None] | None]:
-    """What to tell of the agents' rows from time to time; None where nobody looks."""
+    """A function that shows the agents' rows; None where nobody looks."""
     screen = console(stderr=True)
     if quiet or not screen.is_terminal:
         yield None

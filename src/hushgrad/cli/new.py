@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import note
 from hushgrad.errors import InputError
+from hushgrad.files.atomic import create_file
 
 EPILOG = """
 [bold]Example[/bold]
@@ -138,8 +140,7 @@ def new(
     """Write an example study with comments, to change and run; or an agent's file."""
     path = path or Path("agent.toml" if agent else "study.toml")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(AGENT_EXAMPLE if agent else EXAMPLE)
+        create_file(path, (AGENT_EXAMPLE if agent else EXAMPLE).encode())
     except FileExistsError:
         raise InputError(
             f"'{path}' is there already and stays as it is. Choose another name."

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, print_json
+from hushgrad.cli.options import Format, RunOptions
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import FAILED, WIDE, console, note
 from hushgrad.errors import InputError
 
@@ -28,7 +29,7 @@ _DIFFERENCE = (
     "difference: the largest between the agents' estimates and the simulator's at any sample, "
     "relative to the largest estimate."
 )
-# What summary() gives; other columns of a record are metrics.
+# The columns of summary(); other columns of a record are metrics.
 _SUMMARY = (
     "trials", "iterations", "median_error", "worst_error", "iterations_to_1e-6", "converged",
     "diverged", "messages_per_link", "rounds_per_iteration", "bytes_per_iteration", "links",
@@ -38,7 +39,7 @@ _SUMMARY = (
 
 @dataclass
 class Files:
-    """Where a command writes, and what it wrote."""
+    """The place of a command's files, their formats, and the files that it wrote."""
 
     directory: Path | None
     formats: Sequence[str]
@@ -54,23 +55,24 @@ class Files:
             into = self.directory / sub
             self.written += export(runs, into, self.formats, name=self.name, title=self.name)
         if self.save is not None:
-            from hushgrad.report.plots import folder
+            from hushgrad.files.atomic import output_directory
 
-            into = folder(self.save / sub)
+            into = output_directory(self.save / sub)
             names = [slug(run.label) for run in runs]
             for i, run in enumerate(runs):
                 number = f"-{i}" if names.count(names[i]) > 1 else ""
                 self.written.append(run.save(into / f"{names[i]}{number}.npz"))
 
 
-def files_for(
-    study: Study | None, out: Path | None, formats: str | None, save: Path | None, name: str
-) -> Files:
-    """What the options say, or else the study's [output]; wrong formats are found at once."""
-    wanted = None if formats is None else [f.strip() for f in formats.split(",") if f.strip()]
+def files_for(study: Study | None, options: RunOptions, name: str) -> Files:
+    """The files that the options ask for, or else the study's [output]; InputError for a format
+    that there is not.
+    """
+    listed = options.formats
+    wanted = None if listed is None else [f.strip() for f in listed.split(",") if f.strip()]
     said: Mapping[str, Any] = study.tables.get("output", {}) if study is not None else {}
     chosen = said.get("formats") if wanted is None else wanted
-    directory = out
+    directory = options.out
     if study is not None and directory is None and (said or chosen is not None):
         directory = study.source.directory / said.get("directory", f"{study.name}-results")
     elif directory is None and chosen is not None:
@@ -84,7 +86,7 @@ def files_for(
                 f"--formats has {unknown!r}, which is none.{suggestion(unknown, FORMATS)} "
                 f"Allowed: {', '.join(FORMATS)}."
             )
-    return Files(directory, DEFAULT_FORMATS if chosen is None else chosen, save, name)
+    return Files(directory, DEFAULT_FORMATS if chosen is None else chosen, options.save, name)
 
 
 def slug(label: str) -> str:
@@ -104,32 +106,31 @@ def records_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 def present(
     records: Sequence[Mapping[str, Any]],
+    options: RunOptions,
     *,
     title: str,
-    output: Format,
     document: Mapping[str, Any],
     files: Files,
-    quiet: bool,
 ) -> None:
     """Print the results, name the files, and fail if nothing came of any trial."""
-    if output is Format.JSON:
+    if options.output is Format.JSON:
         print_json({**document, "results": records, "files": [str(path) for path in files.written]})
     else:
         print_table(records, title)
         for label, extra in {r["algorithm"]: r["extra_links"] for r in records}.items():
-            if extra and not quiet:
+            if extra and not options.quiet:
                 note(
                     f"{label} also sends between agents two hops apart: {extra // 2} links that "
                     "the graph does not have."
                 )
-        if files.written and not quiet:
+        if files.written and not options.quiet:
             note(f"wrote {', '.join(str(path) for path in files.written)}")
     if all(record["diverged"] == record["trials"] for record in records):
         raise typer.Exit(FAILED)
 
 
 def print_table(records: Sequence[Mapping[str, Any]], title: str) -> None:
-    """A table for people: what was set, then what came of it. A sweep's leaves out the traffic."""
+    """A table for people: settings, then results. The table of a sweep leaves out the traffic."""
     from rich import box
     from rich.table import Table
     from rich.text import Text  # labels are the user's, not markup

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import enum
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import (
-    FileFormats,
-    Format,
-    Iterations,
-    OutDirectory,
-    OutputFormat,
-    Quiet,
-    Resume,
-    Row,
-    SaveDirectory,
-    Seed,
-    Trials,
-    collecting_risks,
-)
+from hushgrad.cli.options import Resume, RunOptions, StudyFile
+from hushgrad.cli.terminal import collecting_risks
 from hushgrad.console import FAILED, note, say
 from hushgrad.errors import AgentError
 
@@ -49,7 +36,7 @@ Exit code 1 means that every trial of every algorithm diverged; the results are 
 
 
 class Engine(enum.StrEnum):
-    """What runs the agents."""
+    """The ways to run the agents."""
 
     STACKED = "stacked"
     AGENTS = "agents"
@@ -57,17 +44,8 @@ class Engine(enum.StrEnum):
 
 
 def run(
-    study: Annotated[
-        Path, typer.Argument(metavar="STUDY", help="The study, a TOML file (see 'hushgrad new').")
-    ],
-    out: OutDirectory = None,
-    formats: FileFormats = None,
-    output: OutputFormat = Format.TEXT,
-    row: Row = None,
-    iterations: Iterations = None,
-    trials: Trials = None,
-    seed: Seed = None,
-    save: SaveDirectory = None,
+    study: StudyFile,
+    options: RunOptions,
     resume: Resume = False,
     engine: Annotated[
         Engine | None,
@@ -76,7 +54,6 @@ def run(
             "program (agents), or each a process of its own, over TLS (processes)."
         ),
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Run a study: every algorithm in it, side by side.
 
@@ -90,21 +67,22 @@ def run(
     certificates and an agent.toml for each, and also tells how far they are from the simulator.
     """
     from hushgrad.cli import report
-    from hushgrad.studies import Unfinished, load_study
+    from hushgrad.files.atomic import write_file
+    from hushgrad.studies import Unfinished
 
-    name = study.stem if row is None else f"{study.stem}-row{row}"
-    with collecting_risks(quiet=quiet) as risks:
-        chosen = pick_row(load_study(study), row).with_run(
-            iterations=iterations,
-            trials=trials,
-            seed=seed,
+    name = options.name(study)
+    with collecting_risks(quiet=options.quiet) as risks:
+        chosen = options.load(study).with_run(
+            iterations=options.iterations,
+            trials=options.trials,
+            seed=options.seed,
             engine=None if engine is Engine.PROCESSES else engine,
         )
-        files = report.files_for(chosen, out, formats, save, name)
+        files = report.files_for(chosen, options, name)
         if chosen.is_swept:
             if files.directory is None:
                 files.directory = chosen.source.directory / f"{chosen.name}-results"
-            if formats is None and "formats" not in chosen.tables.get("output", {}):
+            if options.formats is None and "formats" not in chosen.tables.get("output", {}):
                 files.formats = ()  # a picture for every row is for those who ask
         keep = Unfinished(chosen)
         with _lock(keep, engine) as lock:
@@ -113,7 +91,7 @@ def run(
             elif keep.is_empty:
                 note("there is nothing to resume of this study: it starts from the beginning.")
             try:
-                records = _run(chosen, files, keep, lock, quiet=quiet)
+                records = _run(chosen, files, keep, lock, quiet=options.quiet)
             except (KeyboardInterrupt, AgentError) as end:
                 if isinstance(end, AgentError):
                     say("error", str(end), "bold red")
@@ -125,27 +103,25 @@ def run(
                     raise typer.Exit(FAILED) from None
                 raise
             keep.clear()
-    if row is not None and files.directory is not None:
-        path = files.directory / f"{name}.toml"
-        path.write_text(chosen.to_toml(files.directory), encoding="utf-8")
-        files.written.append(path)
+    if options.row is not None and files.directory is not None:
+        text = chosen.to_toml(files.directory)
+        files.written.append(write_file(files.directory / f"{name}.toml", text))
     report.present(
         records,
+        options,
         title=name,
-        output=output,
-        document={"study": str(study), "row": row, "warnings": risks},
+        document={"study": str(study), "row": options.row, "warnings": risks},
         files=files,
-        quiet=quiet,
     )
 
 
 def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int | None]:
-    """Of processes there is one network at a time in a study's directory."""
+    """The lock of a study's processes: one network of them at a time."""
     if engine is not Engine.PROCESSES:
         return nullcontext()
     from hushgrad.network.local.processes import only_one
 
-    return only_one(keep.directory.with_suffix(".lock"))
+    return only_one(keep.lock_file())
 
 
 def _run(
@@ -168,19 +144,12 @@ def _run(
     return records_of(runs)
 
 
-def pick_row(study: Study, row: int | None) -> Study:
-    """The study, or the one that a row of its sweep makes of it."""
-    from hushgrad.studies.sweep import row_of
-
-    return study if row is None else row_of(study.sweep(), row).study
-
-
 def _run_sweep(
     study: Study, files: Files, keep: Unfinished, *, quiet: bool
 ) -> list[dict[str, Any]]:
-    """Run all rows; what is done is in sweep.csv even if a later row fails or is interrupted."""
+    """Run all rows; sweep.csv has the finished ones, even if a later one fails or is stopped."""
     from hushgrad.cli.report import records_of
-    from hushgrad.report.plots import folder
+    from hushgrad.files.atomic import output_directory
     from hushgrad.studies import Table
 
     records: list[dict[str, Any]] = []
@@ -193,6 +162,6 @@ def _run_sweep(
         study.run_sweep(progress=False if quiet else None, each=write, keep=keep)
     finally:
         if records and files.directory is not None:
-            path = folder(files.directory) / "sweep.csv"
+            path = output_directory(files.directory) / "sweep.csv"
             files.written.append(Table(tuple(records)).write_csv(path))
     return records

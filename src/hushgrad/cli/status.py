@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrad.cli.terminal import Format, OutputFormat, print_json
+from hushgrad.cli.options import Format, OutputFormat
+from hushgrad.cli.terminal import print_json
 from hushgrad.console import console, shown_vector
 from hushgrad.errors import InputError
+from hushgrad.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from hushgrad.network.config.model import Address, AgentConfig
@@ -66,7 +67,7 @@ def _config(path: Path) -> AgentConfig:
 
 
 def _ask(address: Address) -> dict[str, Any] | None:
-    """What the running agent itself says, if it answers."""
+    """The answer of the running agent itself, or None."""
     import urllib.error
     import urllib.request
 
@@ -75,10 +76,10 @@ def _ask(address: Address) -> dict[str, Any] | None:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         with urllib.request.urlopen(f"http://{place}/readyz", timeout=2) as answer:
-            return json.load(answer)
+            return parse_json(answer.read())
     except urllib.error.HTTPError as error:  # 503: not all neighbours are connected
         with error:
-            return json.load(error)
+            return parse_json(error.read())
     except (OSError, ValueError):
         return None
 

@@ -1,15 +1,13 @@
-"""What every command shares: options, errors and warnings on stderr, results on stdout."""
+"""How every command speaks: results on stdout, errors and warnings on stderr."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import sys
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,59 +15,9 @@ from hushgrad.console import say, told
 from hushgrad.errors import HushgradError, RiskWarning
 
 
-class Format(enum.StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-OutputFormat = Annotated[
-    Format, typer.Option("--format", help="Print a table, or one JSON document.")
-]
-OutDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="DIR", help="Write pictures and tables into this directory."
-    ),
-]
-FileFormats = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LIST",
-        help="What to write, separated by commas: pdf, svg, png, pgfplots, table (LaTeX), mat, "
-        "csv, json. Default with --out: png,csv,json.",
-    ),
-]
-SaveDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--save", metavar="DIR", help="Save every run as .npz here, for 'hushgrad compare'."
-    ),
-]
-Row = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="N", help="Run this row of the sweep alone, numbered from 0."),
-]
-Iterations = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Instead of the study's iterations.")
-]
-Trials = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Instead of the study's trials.")
-]
-Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="Instead of the study's seed.")]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue where the same study was interrupted, bit for bit."),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress, warnings or notes: the result alone.")
-]
-
-
 def print_json(value: Any) -> None:
     """One strict JSON document on stdout; numbers that JSON lacks become null."""
-    from hushgrad.report.export import strict_json
+    from hushgrad.files.strict_json import strict_json
 
     typer.echo(strict_json(value).rstrip("\n"))
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
     from hushgrad.privacy.attacks.base import Attack, Estimate
     from hushgrad.privacy.coalitions import Coalition
-    from hushgrad.privacy.findings import Audit, Finding
+    from hushgrad.privacy.findings import Finding
     from hushgrad.privacy.knowledge import Knowledge, Own
+    from hushgrad.privacy.result import Audit
     from hushgrad.privacy.truth import Truth
     from hushgrad.privacy.verdict import Evidence
     from hushgrad.privacy.witness import Witness
@@ -43,7 +44,8 @@ __getattr__, __dir__ = lazy_exports(
         "adversaries": "Adversary Curious Eavesdropper",
         "attacks.base": "Attack Estimate",
         "coalitions": "Coalition",
-        "findings": "Audit Finding",
+        "findings": "Finding",
+        "result": "Audit",
         "knowledge": "Knowledge Own",
         "truth": "Truth",
         "verdict": "Evidence",

@@ -13,8 +13,9 @@ from hushgrad.errors import InputError
 from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks import ALL, Attack
 from hushgrad.privacy.coalitions import MOST, Coalition, smallest_coalition
-from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.findings import Finding
 from hushgrad.privacy.lab import Lab
+from hushgrad.privacy.result import Audit
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Run
 

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.findings import Finding, Findings
 from hushgrad.privacy.verdict import Verdict
 
 type Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ CLASSES: Mapping[Verdict, str] = {
 }
 
 
-def network(audit: Audit, kind: str) -> str:
+def network(audit: Findings, kind: str) -> str:
     """The network, each agent marked by what its worst adversary of a kind gets."""
     at = _fitted(layout(audit.n_agents, audit.links))
     lines = "".join(
@@ -75,13 +75,13 @@ def _agent(i: int, at: Point, radius: float, finding: Finding | None, *, numbere
     return f"<g>{shape}{number}<title>agent {i}: {escape(said)}</title></g>"
 
 
-def recovered_places(audit: Audit, kind: str) -> dict[int, tuple[float, ...]]:
+def recovered_places(audit: Findings, kind: str) -> dict[int, tuple[float, ...]]:
     """Where the worst adversary of a kind sees agents, of those that it sees."""
     worst = {i: audit.worst(i, kind) for i in audit.agents}
     return {i: f.place for i, f in worst.items() if f is not None and f.place is not None}
 
 
-def rendezvous_map(audit: Audit, kind: str) -> str:
+def rendezvous_map(audit: Findings, kind: str) -> str:
     """True positions as rings, recovered ones as crosses."""
     assert audit.places is not None
     found = recovered_places(audit, kind)

@@ -1,17 +1,18 @@
-"""What an audit finds, as plain values: printed, drawn, written as JSON and read back."""
+"""The findings of an audit as plain values, which JSON can hold.
+
+tables.py, drawing.py and page.py show them; `Audit` (result.py) offers all of it to users.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from hushgrad.files.strict_json import strict_json
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.verdict import Evidence, Verdict, best, severity, verdict
-from hushgrad.report.export import strict_json
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
 
@@ -56,12 +57,8 @@ def effort(tried: int, failed: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
-    """Findings for each agent and adversary, and the smallest coalition that exposes each agent.
-
-    `findings` has them all; `print(audit)` shows the worst of each kind, `audit.html(path)` draws
-    them, `audit.to_json()` is everything.
-    """
+class Findings:
+    """Findings for each agent and adversary, and the smallest coalition that exposes each agent."""
 
     label: str
     algorithm: Mapping[str, Any]  # its parameters
@@ -103,21 +100,6 @@ class Audit:
     def coalition(self, agent: int) -> Coalition | None:
         return next((c for c in self.coalitions if c.agent == agent), None)
 
-    def table(self) -> str:
-        """The worst of each agent and kind of adversary, as text."""
-        from hushgrad.privacy.tables import text_table
-
-        return text_table(self)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def html(self, path: str | Path) -> Path:
-        """Write the findings as a page of its own."""
-        from hushgrad.privacy.page import write_page
-
-        return write_page([self], path)
-
     def record(self) -> dict[str, Any]:
         """Everything, verdicts spelt out, as JSON can say it."""
         record = asdict(self)
@@ -129,36 +111,7 @@ class Audit:
     def to_json(self) -> str:
         return strict_json(self.record())
 
-    @staticmethod
-    def from_json(text: str) -> Audit:
-        """An audit that `to_json` wrote."""
-        stored = _tupled(json.loads(text))
-        stored["findings"] = tuple(_finding(f) for f in stored["findings"])
-        stored["coalitions"] = tuple(Coalition(**c) for c in stored["coalitions"])
-        return Audit(**stored)
-
 
 def _severity(finding: Finding) -> tuple[int, float]:
     by = finding.best
     return _ORDER.index(finding.exposure), math.inf if by is None else severity(by)
-
-
-def _finding(stored: dict[str, Any]) -> Finding:
-    fields = {name: stored[name] for name in stored if name not in ("verdict", "best")}
-    fields["evidence"] = tuple(_evidence(e) for e in fields["evidence"])
-    return Finding(**fields)
-
-
-def _evidence(stored: dict[str, Any]) -> Evidence:
-    """JSON has no infinity: what is null was infinitely far off."""
-    far: dict[str, Any] = {n: math.inf for n in ("error", "guess") if stored[n] is None}
-    return Evidence(**{**stored, **far})
-
-
-def _tupled(value: Any) -> Any:
-    """JSON's lists as tuples."""
-    if isinstance(value, dict):
-        return {name: _tupled(inner) for name, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return tuple(_tupled(inner) for inner in cast("list[Any]", value))
-    return value

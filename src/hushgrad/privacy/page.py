@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from hushgrad.files.atomic import replacing
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
-from hushgrad.privacy.findings import Audit, Finding
+from hushgrad.privacy.findings import Finding, Findings
 from hushgrad.privacy.tables import KINDS, counts, title, told
 from hushgrad.privacy.verdict import Verdict
-from hushgrad.report.plots import replacing
 
 _ERROR, _SPEED = "relative error at the end", "iterations to 1e-6"
 _COALITION = "smallest coalition that exposes it"
@@ -43,7 +43,7 @@ _ASSUMED = (
 
 
 def write_page(
-    audits: Sequence[Audit], path: str | Path, *, heading: str = "Privacy audit"
+    audits: Sequence[Findings], path: str | Path, *, heading: str = "Privacy audit"
 ) -> Path:
     """Write audits, compared where there are several, to a page."""
     path = Path(path)
@@ -52,7 +52,7 @@ def write_page(
     return path
 
 
-def page(audits: Sequence[Audit], *, heading: str = "Privacy audit") -> str:
+def page(audits: Sequence[Findings], *, heading: str = "Privacy audit") -> str:
     """The page's text."""
     style = files("hushgrad.privacy").joinpath("page.css").read_text(encoding="utf-8")
     body = "\n".join(
@@ -72,7 +72,7 @@ def page(audits: Sequence[Audit], *, heading: str = "Privacy audit") -> str:
     )
 
 
-def _heading(audit: Audit, heading: str) -> str:
+def _heading(audit: Findings, heading: str) -> str:
     legend = "".join(f"<li>{_icon(verdict)}<b>{verdict}</b></li>" for verdict in _VERDICTS)
     return (
         f"<h1>{escape(heading)}</h1>\n"
@@ -82,7 +82,7 @@ def _heading(audit: Audit, heading: str) -> str:
     )
 
 
-def _matrix(audits: Sequence[Audit]) -> str:
+def _matrix(audits: Sequence[Findings]) -> str:
     """Methods against kinds of adversaries."""
     kinds = list(dict.fromkeys(kind for audit in audits for kind in audit.kinds))
     heads = "".join(f"<th scope=col>{escape(KINDS.get(kind, kind))}</th>" for kind in kinds)
@@ -101,7 +101,7 @@ def _matrix(audits: Sequence[Audit]) -> str:
     )
 
 
-def _tally(audit: Audit, kind: str) -> str:
+def _tally(audit: Findings, kind: str) -> str:
     head = escape(KINDS.get(kind, kind))
     if kind not in audit.kinds:
         return f'<td data-head="{head}">–</td>'
@@ -112,7 +112,7 @@ def _tally(audit: Audit, kind: str) -> str:
     )
 
 
-def _section(audit: Audit) -> str:
+def _section(audit: Findings) -> str:
     return "\n".join(
         [
             f"<h2>{escape(audit.label)}</h2>",
@@ -123,7 +123,7 @@ def _section(audit: Audit) -> str:
     )
 
 
-def _pictures(audit: Audit) -> Iterable[str]:
+def _pictures(audit: Findings) -> Iterable[str]:
     if audit.n_agents <= drawing.MOST:
         yield _figures([(_told(audit, k), drawing.network(audit, k)) for k in audit.kinds])
     if audit.places is not None:
@@ -131,11 +131,11 @@ def _pictures(audit: Audit) -> Iterable[str]:
         yield _figures([(_placed(audit, k), drawing.rendezvous_map(audit, k)) for k in audit.kinds])
 
 
-def _told(audit: Audit, kind: str) -> str:
+def _told(audit: Findings, kind: str) -> str:
     return f"<b>{escape(KINDS.get(kind, kind))}</b>: {_unbroken(counts(audit, kind))}"
 
 
-def _placed(audit: Audit, kind: str) -> str:
+def _placed(audit: Findings, kind: str) -> str:
     found = len(drawing.recovered_places(audit, kind))
     return f"<b>{escape(KINDS.get(kind, kind))}</b>: {found} of {len(audit.agents)} recovered"
 
@@ -152,7 +152,7 @@ def _figures(pictures: Iterable[tuple[str, str]]) -> str:
     return f'<div class="pictures">{figures}</div>'
 
 
-def _agents(audit: Audit) -> str:
+def _agents(audit: Findings) -> str:
     heads = "".join(f"<th scope=col>{escape(KINDS.get(kind, kind))}</th>" for kind in audit.kinds)
     smallest = f"<th scope=col>{_COALITION}</th>" if audit.coalitions else ""
     lines = "".join(
@@ -187,7 +187,7 @@ def _cell(finding: Finding | None, kind: str) -> str:
     )
 
 
-def _all_findings(audit: Audit) -> str:
+def _all_findings(audit: Findings) -> str:
     lines = "".join(
         f"<tr><th scope=row>agent {f.agent}</th><td>{escape(f.adversary)}</td>"
         f"<td>{escape(f.verdict)}</td><td>{_list(f.tried)}</td><td>{_reasons(f)}</td></tr>"
@@ -216,7 +216,7 @@ def _reasons(finding: Finding) -> str:
     )
 
 
-def _explained(audits: Sequence[Audit]) -> str:
+def _explained(audits: Sequence[Findings]) -> str:
     verdicts = "".join(f"<dt>{_icon(v)}{v}</dt><dd>{text}</dd>" for v, text in _VERDICTS.items())
     tried = {name for audit in audits for f in audit.findings for name in f.tried}
     attacks = "".join(
@@ -236,7 +236,7 @@ def _about(attack: type) -> str:
     return " ".join((getdoc(attack) or "").partition("\n\n")[0].split())
 
 
-def _footer(audit: Audit) -> str:
+def _footer(audit: Findings) -> str:
     return (
         f"<footer><p>Made on {audit.date} by hushgrad {audit.version}, Python "
         f"{platform.python_version()}, NumPy {np.__version__}.</p></footer>"

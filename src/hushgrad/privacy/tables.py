@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hushgrad.privacy.attacks import ALL
-from hushgrad.privacy.findings import Audit, Finding, effort
+from hushgrad.privacy.findings import Finding, Findings, effort
 from hushgrad.privacy.verdict import DIRECTION, Evidence
 
 HEADINGS = ("agent", "adversary", "verdict", "by")
@@ -77,13 +77,13 @@ def size(error: float) -> str:
     return f"{error:.2g} times" if error < 10 else f"{error:.0f} times"
 
 
-def rows(audit: Audit) -> list[tuple[str, ...]]:
+def rows(audit: Findings) -> list[tuple[str, ...]]:
     """The worst finding of each agent and kind of adversary."""
     worst = [audit.worst(agent, kind) for agent in audit.agents for kind in audit.kinds]
     return [row(finding) for finding in worst if finding is not None]
 
 
-def counts(audit: Audit, kind: str) -> str:
+def counts(audit: Findings, kind: str) -> str:
     """How many agents a kind of adversary exposes; where it exposes none, how much was tried."""
     worst = [f for agent in audit.agents if (f := audit.worst(agent, kind)) is not None]
     said = [
@@ -98,7 +98,7 @@ def counts(audit: Audit, kind: str) -> str:
     return f"0 of {len(worst)} exposed ({effort(tried, failed)})"
 
 
-def failures(audit: Audit) -> list[str]:
+def failures(audit: Findings) -> list[str]:
     """Every error that ended an attack, and how many findings had to do without the attack."""
     errors = Counter(item for finding in audit.findings for item in finding.failed.items())
     return [
@@ -107,7 +107,7 @@ def failures(audit: Audit) -> list[str]:
     ]
 
 
-def text_table(audit: Audit) -> str:
+def text_table(audit: Findings) -> str:
     """The findings, and what it takes to expose each agent."""
     lines = [f"{audit.label}: {audit.n_agents} agents, {audit.iterations} iterations"]
     lines += [f"  {KINDS.get(kind, kind)}: {counts(audit, kind)}" for kind in audit.kinds]

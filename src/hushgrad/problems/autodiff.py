@@ -1,4 +1,4 @@
-"""What JAX computes for a problem: gradients, sums over agents, Hessians, curvatures.
+"""JAX for a problem: gradients, sums over agents, Hessians, curvatures.
 
 Everything runs in float64 inside a context of its own; no global flag is touched, and results leave
 as NumPy arrays.

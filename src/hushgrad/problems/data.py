@@ -6,7 +6,7 @@ without JAX, so that an agent with a NumPy objective never imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,6 +22,85 @@ class Group:
 
     agents: NDArray[np.int64]  # (n,) their numbers, ascending
     data: Any  # leaves (n, ...), or (trials, n, ...) when every trial has its own
+
+
+class AgentsData:
+    """The data of all agents, and of all trials where every trial has its own.
+
+    `Problem` makes it of the data that a user gives, and asks it for the parts.
+    """
+
+    def __init__(self, data: Any, *, per_trial: bool) -> None:
+        if isinstance(data, list) and per_trial:
+            count = len(cast("list[Any]", data))
+            raise ProblemError(
+                "With per_trial=True data is one pytree with leading axes (trials, agents), but it "
+                f"is a list of {count}. Stack the arrays, padding unequal ones."
+            )
+        self._is_list = isinstance(data, list)
+        self.groups: tuple[Group, ...] = (
+            listed_groups(cast("list[Any]", data))
+            if self._is_list
+            else stacked_groups(data, per_trial=per_trial)
+        )
+        lead = next(iter(leaves(self.groups[0].data).values())).shape
+        self.n_trials: int | None = lead[0] if per_trial else None
+        self.n_agents = sum(len(group.agents) for group in self.groups)
+        self._place = {
+            int(i): (g, n)
+            for g, group in enumerate(self.groups)
+            for n, i in enumerate(group.agents)
+        }
+
+    @property
+    def trials(self) -> list[int] | list[None]:
+        """The trials that have data of their own; [None] where all have the same."""
+        return [None] if self.n_trials is None else list(range(self.n_trials))
+
+    def as_given(self) -> Any:
+        """A stacked pytree, or a list of one for each agent."""
+        if self._is_list:
+            return [self.of_agent(i, None) for i in range(self.n_agents)]
+        return self.groups[0].data
+
+    def of_agent(self, i: int, trial: int | None) -> Any:
+        if i not in self._place:
+            raise ProblemError(
+                f"Agents are numbered 0 to {self.n_agents - 1}, but agent {i!r} was asked for."
+            )
+        group, place = self._place[i]
+        return map_leaves(lambda _, leaf: leaf[place], self.of_groups(trial)[group])
+
+    def copy_of_agent(self, i: int, trial: int | None) -> Any:
+        """A copy, since a NumPy view would lead to the data of all agents."""
+        return map_leaves(lambda _, leaf: np.array(leaf), self.of_agent(i, trial))
+
+    def of_each(self, trial: int | None) -> Iterator[Any]:
+        """The data of one agent after the other."""
+        return (self.of_agent(i, trial) for i in range(self.n_agents))
+
+    def of_groups(self, trial: int | None) -> tuple[Any, ...]:
+        """The data of every group, leaves (n, ...), in one trial."""
+        if self.n_trials is None:
+            return tuple(group.data for group in self.groups)
+        if trial is None or not 0 <= trial < self.n_trials:
+            raise ProblemError(
+                "Every trial of this problem has its own data, so trial= is a number from 0 to "
+                f"{self.n_trials - 1}, but it is {trial!r}."
+            )
+        return tuple(map_leaves(lambda _, leaf: leaf[trial], g.data) for g in self.groups)
+
+    def of_trials(self) -> list[Any]:
+        """The data in the form it was given, of every trial."""
+        if self.n_trials is None:
+            return [self.as_given()]
+        return [self.of_groups(trial)[0] for trial in self.trials]
+
+    def first_of_each_group(self) -> list[tuple[int, Any]]:
+        """Number and data of one agent for each shape, in the first trial."""
+        first = self.trials[0]
+        numbers = [int(group.agents[0]) for group in self.groups]
+        return [(i, self.of_agent(i, first)) for i in numbers]
 
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "data") -> Any:

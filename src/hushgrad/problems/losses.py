@@ -1,12 +1,14 @@
 """The losses of rows, Σ_r weight_r · ℓ(x_rᵀθ, y_r) + ½ Σ_c penalty_c θ_c², for NumPy and JAX alike.
 
-An agent's data is X (n, d), y (n,), weight (n,) and penalty (d,); huber's delta is a scalar. What
-the functions of all agents' data (solutions, curvatures) get has a leading agent axis.
+An agent's data is X (n, d), y (n,), weight (n,) and penalty (d,); huber's delta is a scalar. The
+data of all agents, which solutions and curvatures take, has a leading agent axis. `regression.py`
+makes problems of them, and native.c has their gradients once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,8 +77,8 @@ def logistic_solution(data: Any) -> Vector:
 
 
 def huber_solution(data: Any) -> Vector:
-    """By way of larger deltas: where most rows are outliers the Hessian jumps from step to step,
-    and Newton from afar would wander.
+    """Newton by way of larger deltas: where most rows are outliers the Hessian jumps from step to
+    step, and Newton from afar would wander.
     """
     final = float(data["delta"][0])
     theta = squares_solution(data)
@@ -134,6 +136,26 @@ def squares_strong_convexity(data: Any) -> float:
 
 def smallest_penalty(data: Any) -> float:
     return float(data["penalty"].mean(axis=0).min())
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """A loss of rows with everything that `Problem` can be told about it."""
+
+    value: Callable[[Any, Any], Any]  # of θ and one agent's data
+    gradient: Callable[[Any, Any], Any]
+    solution: Callable[[Any], Vector]  # of all agents' data
+    smoothness: Callable[[Any], float]
+    strong_convexity: Callable[[Any], float]
+
+
+SQUARES = RowLoss(
+    squares, squares_gradient, squares_solution, squares_smoothness, squares_strong_convexity
+)
+LOGISTIC = RowLoss(
+    logistic, logistic_gradient, logistic_solution, logistic_smoothness, smallest_penalty
+)
+HUBER = RowLoss(huber, huber_gradient, huber_solution, squares_smoothness, smallest_penalty)
 
 
 def _namespace(*arrays: Any) -> Any:

@@ -1,10 +1,13 @@
-"""A problem: min Σ_i f_i(θ), one loss, one piece of data for each agent."""
+"""`Problem`: min Σ_i f_i(θ), one loss, one piece of data for each agent.
+
+The builders of `hushgrad.problems` return it, the simulator and the privacy lab run on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
-from hushgrad.problems.data import Group, leaves, listed_groups, map_leaves, stacked_groups
+from hushgrad.problems.data import AgentsData
 from hushgrad.problems.shapes import check_output, infer_dim
 
 type Loss = Callable[[Any, Any], Any]  # θ (d,), one agent's data → scalar
@@ -57,31 +60,14 @@ class Problem:
         per_trial: bool = False,
         name: str = "custom",
     ) -> None:
-        if isinstance(data, list) and per_trial:
-            count = len(cast("list[Any]", data))
-            raise ProblemError(
-                "With per_trial=True data is one pytree with leading axes (trials, agents), but it "
-                f"is a list of {count}. Stack the arrays, padding unequal ones."
-            )
         self.name = name
         self.loss = loss
-        self._is_list = isinstance(data, list)
-        self.groups: tuple[Group, ...] = (
-            listed_groups(cast("list[Any]", data))
-            if self._is_list
-            else stacked_groups(data, per_trial=per_trial)
-        )
-        lead = next(iter(leaves(self.groups[0].data).values())).shape
-        self.n_trials: int | None = lead[0] if per_trial else None
-        self.n_agents = sum(len(group.agents) for group in self.groups)
+        self._agents = AgentsData(data, per_trial=per_trial)
+        self.groups, self.n_trials = self._agents.groups, self._agents.n_trials
+        self.n_agents = self._agents.n_agents
         self._gradient = gradient
-        self._place = {
-            int(i): (g, n)
-            for g, group in enumerate(self.groups)
-            for n, i in enumerate(group.agents)
-        }
         by_hand = gradient is not None  # then NumPy may do; without it only JAX can differentiate
-        samples = self._first_of_each_group()
+        samples = self._agents.first_of_each_group()
         self.dim = (
             infer_dim(loss, *samples[0], try_numpy=by_hand)
             if dim is None
@@ -102,17 +88,13 @@ class Problem:
     @property
     def data(self) -> Any:
         """The data in the form it was given: a stacked pytree, or a list of one for each agent."""
-        if self._is_list:
-            return [self.agent_data(i) for i in range(self.n_agents)]
-        return self.groups[0].data
+        return self._agents.as_given()
 
     @property
     def differentiated(self) -> tuple[Callable[[Any, Any], Any], bool]:
-        """What gradients come from, a hand-written ∇loss or else the loss; whether it needs JAX."""
-        return (
-            self.loss if self._gradient is None else self._gradient,
-            not self._numpy_gradient,
-        )
+        """The function behind the gradients, ∇loss by hand or else the loss; if it needs JAX."""
+        function = self.loss if self._gradient is None else self._gradient
+        return function, not self._numpy_gradient
 
     @cached_property
     def gradient_function(self) -> Gradient:
@@ -121,16 +103,11 @@ class Problem:
 
     def agent_data(self, i: int, trial: int | None = None) -> Any:
         """The data of agent i. `trial` matters (and is needed) only if every trial has its own."""
-        if i not in self._place:
-            raise ProblemError(
-                f"Agents are numbered 0 to {self.n_agents - 1}, but agent {i!r} was asked for."
-            )
-        group, place = self._place[i]
-        return map_leaves(lambda _, leaf: leaf[place], self._group_data(trial)[group])
+        return self._agents.of_agent(i, trial)
 
     def local_gradient(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
         """∇f_i as a function from NumPy θ (d,) to NumPy (d,), knowing the data of agent i only."""
-        data = self._own_data(i, trial)
+        data = self._agents.copy_of_agent(i, trial)
         if self._numpy_gradient:
             function, held = self.gradient_function, data
         else:
@@ -138,11 +115,12 @@ class Problem:
         return lambda theta: np.asarray(function(np.asarray(theta, np.float64), held), np.float64)
 
     def local_gradients(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], Vector]:
-        """The same for many θ at once, from (n, d) to (n, d)."""
+        """∇f_i of many θ at once, from (n, d) to (n, d)."""
         if self._numpy_gradient:
             one = self.local_gradient(i, trial)
             return lambda thetas: np.array([one(theta) for theta in np.asarray(thetas)])
-        every, held = self._compiled_gradients, autodiff.on_device(self._own_data(i, trial))
+        held = autodiff.on_device(self._agents.copy_of_agent(i, trial))
+        every = self._compiled_gradients
         return lambda thetas: every(np.asarray(thetas, np.float64), held)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
@@ -158,18 +136,18 @@ class Problem:
         """Σ_i f_i(θ)."""
         theta = self._check_theta(theta)
         if self._numpy_loss:
-            return sum(float(self.loss(theta, data)) for data in self._each(trial))
-        return self._sums.point(theta, self._group_data(trial)).value
+            return sum(float(self.loss(theta, data)) for data in self._agents.of_each(trial))
+        return self._sums.point(theta, self._agents.of_groups(trial)).value
 
     def gradient_sum(self, theta: ArrayLike, trial: int | None = None) -> Vector:
         """Σ_i ∇f_i(θ), (d,)."""
         theta = self._check_theta(theta)
         if self._numpy_gradient:
             total = np.zeros(self.dim)
-            for data in self._each(trial):
+            for data in self._agents.of_each(trial):
                 total += self.gradient_function(theta, data)
             return total
-        return self._sums.point(theta, self._group_data(trial)).gradient
+        return self._sums.point(theta, self._agents.of_groups(trial)).gradient
 
     def solution(self) -> Vector:
         """θ* = argmin Σ_i f_i, (d,), or (trials, d) when every trial has its own; read-only.
@@ -204,9 +182,10 @@ class Problem:
     def _solution(self) -> Vector:
         given = self._given_solution
         if given is None:
-            found = np.stack([self._newton(trial) for trial in self._trials()])
+            found = np.stack([self._newton(trial) for trial in self._agents.trials])
         elif callable(given):
-            found = np.stack([np.asarray(given(data), np.float64) for data in self._all_data()])
+            every = self._agents.of_trials()
+            found = np.stack([np.asarray(given(data), np.float64) for data in every])
         else:
             found = np.array(given, np.float64)
         if self.n_trials is None and (given is None or callable(given)):
@@ -225,10 +204,9 @@ class Problem:
     def _smoothness(self) -> float:
         if self._given_smoothness is not None:
             return max(self._from_data(self._given_smoothness))
-        return max(
-            autodiff.largest_curvature(self.gradient_function, self.dim, self._group_data(trial))
-            for trial in self._trials()
-        )
+        every = (self._agents.of_groups(trial) for trial in self._agents.trials)
+        gradient = self.gradient_function
+        return max(autodiff.largest_curvature(gradient, self.dim, groups) for groups in every)
 
     @cached_property
     def _sums(self) -> autodiff.Sums:
@@ -247,43 +225,16 @@ class Problem:
         return autodiff.in_float64(self.loss)
 
     def _newton(self, trial: int | None) -> Vector:
-        groups = tuple(autodiff.on_device(data) for data in self._group_data(trial))
+        groups = tuple(autodiff.on_device(data) for data in self._agents.of_groups(trial))
         return newton.minimise(
             lambda theta: self._sums.point(theta, groups),
             lambda theta: self._sums.hessian(theta, groups),
             np.zeros(self.dim),
         )
 
-    def _trials(self) -> list[int] | list[None]:
-        return [None] if self.n_trials is None else list(range(self.n_trials))
-
-    def _group_data(self, trial: int | None) -> tuple[Any, ...]:
-        """The data of every group, leaves (n, ...), in one trial."""
-        if self.n_trials is None:
-            return tuple(group.data for group in self.groups)
-        if trial is None or not 0 <= trial < self.n_trials:
-            raise ProblemError(
-                f"Every trial of {self!r} has its own data, so trial= is a number from 0 to "
-                f"{self.n_trials - 1}, but it is {trial!r}."
-            )
-        return tuple(map_leaves(lambda _, leaf: leaf[trial], g.data) for g in self.groups)
-
-    def _own_data(self, i: int, trial: int | None) -> Any:
-        """A copy, since a NumPy view would lead to the data of all agents."""
-        return map_leaves(lambda _, leaf: np.array(leaf), self.agent_data(i, trial))
-
-    def _each(self, trial: int | None) -> Iterator[Any]:
-        return (self.agent_data(i, trial) for i in range(self.n_agents))
-
-    def _all_data(self) -> list[Any]:
-        """The data in the form it was given, of every trial."""
-        if self.n_trials is None:
-            return [self.data]
-        return [self._group_data(trial)[0] for trial in self._trials()]
-
     def _from_data(self, given: float | Callable[[Any], float]) -> list[float]:
         if callable(given):
-            return [float(given(data)) for data in self._all_data()]
+            return [float(given(data)) for data in self._agents.of_trials()]
         return [float(given)]
 
     def _check_theta(self, theta: ArrayLike) -> Vector:
@@ -291,8 +242,3 @@ class Problem:
         if array.shape != (self.dim,):
             raise ProblemError(f"θ has shape ({self.dim},), but was given with {array.shape}.")
         return array
-
-    def _first_of_each_group(self) -> list[tuple[int, Any]]:
-        first = None if self.n_trials is None else 0
-        numbers = [int(group.agents[0]) for group in self.groups]
-        return [(i, self.agent_data(i, first)) for i in numbers]

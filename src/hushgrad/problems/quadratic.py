@@ -151,7 +151,7 @@ def misfit_gradient(theta: Any, data: Any) -> Any:
 
 
 def _unrolled_gradient(theta: Any, data: Any) -> Any:
-    """The same entry by entry: compilers fuse this with what follows, and small products not."""
+    """The product entry by entry: compilers fuse it with the next lines, but not small products."""
     M, z, sigma = data["M"], data["z"], data["sigma"]
     s, d = M.shape
     residual = [sum(M[a, c] * theta[c] for c in range(d)) - z[a] for a in range(s)]

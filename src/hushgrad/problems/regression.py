@@ -1,6 +1,6 @@
 """Regression on data that the agents do not pool: ridge, logistic, Huber.
 
-Σ_i f_i is the objective on the pooled data, so that θ* is what one would fit on it. Agents with
+Σ_i f_i is the objective on the pooled data, so that θ* is the fit to all of it. Agents with
 fewer rows than the longest are padded with zero rows of weight 0, which add exactly nothing, so
 that all of them stack into one group. (Where sizes differ by orders of magnitude, a `Problem` with
 a list of data wastes less: it groups agents by shape.)
@@ -17,6 +17,7 @@ from hushgrad.errors import ProblemError
 from hushgrad.problems import datasets, losses
 from hushgrad.problems.checks import check_rows, check_size, pad
 from hushgrad.problems.datasets import DatasetOptions
+from hushgrad.problems.losses import RowLoss
 from hushgrad.problems.problem import Problem
 
 
@@ -41,17 +42,7 @@ def ridge(
     array([1.])
     """
     parts, targets = _rows(X, y, dataset, options)
-    data = _stacked(parts, targets, regularisation, intercept)
-    return Problem(
-        losses.squares,
-        data,
-        dim=data["X"].shape[-1],
-        gradient=losses.squares_gradient,
-        solution=losses.squares_solution,
-        smoothness=losses.squares_smoothness,
-        strong_convexity=losses.squares_strong_convexity,
-        name="ridge",
-    )
+    return _problem("ridge", losses.SQUARES, _stacked(parts, targets, regularisation, intercept))
 
 
 def logistic(
@@ -73,16 +64,7 @@ def logistic(
     """
     parts, labels = _rows(X, y, dataset, options)
     data = _stacked(parts, _signs(labels), regularisation, intercept)
-    return Problem(
-        losses.logistic,
-        data,
-        dim=data["X"].shape[-1],
-        gradient=losses.logistic_gradient,
-        solution=losses.logistic_solution,
-        smoothness=losses.logistic_smoothness,
-        strong_convexity=losses.smallest_penalty,
-        name="logistic",
-    )
+    return _problem("logistic", losses.LOGISTIC, data)
 
 
 def huber(
@@ -108,15 +90,19 @@ def huber(
     parts, targets = _rows(X, y, dataset, options)
     data = _stacked(parts, targets, regularisation, intercept)
     data["delta"] = np.full(len(parts), check_size("delta", delta, positive=True))
+    return _problem("huber", losses.HUBER, data)
+
+
+def _problem(name: str, loss: RowLoss, data: dict[str, Any]) -> Problem:
     return Problem(
-        losses.huber,
+        loss.value,
         data,
         dim=data["X"].shape[-1],
-        gradient=losses.huber_gradient,
-        solution=losses.huber_solution,
-        smoothness=losses.squares_smoothness,
-        strong_convexity=losses.smallest_penalty,
-        name="huber",
+        gradient=loss.gradient,
+        solution=loss.solution,
+        smoothness=loss.smoothness,
+        strong_convexity=loss.strong_convexity,
+        name=name,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a loss returns, found out before it is trusted: its shape, its dimension, NumPy or JAX."""
+"""Checks of a loss before it is used: its shape, the dimension of θ, NumPy or JAX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hushgrad.problems.data import leaves
 
 type Function = Callable[[Any, Any], Any]  # of θ (d,) and one agent's data
 
-# What NumPy and JAX raise for shapes and types that do not fit; a missing extra is none of them.
+# NumPy and JAX raise these for shapes and types that do not fit; a missing extra is none of them.
 MISFITS = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError)
 
 

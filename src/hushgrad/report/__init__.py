@@ -1,4 +1,5 @@
-"""Runs for people and papers: plots and exports.
+"""Runs for people and papers: curves, pictures, tables and exports.
 
-`Run.plot`, the command line and the paper's experiments use it.
+Nothing here imports the simulator: `simulate.result` imports this package, so that `run.plot()` is
+a plain call.
 """

@@ -1,26 +1,30 @@
-"""Runs as files for papers and other programs: pictures, LaTeX, MATLAB, CSV, JSON."""
+"""Runs as files for papers and other programs: pictures, LaTeX, MATLAB, CSV, JSON.
+
+`hushgrad run --out` and `hushgrad compare --out` write with `export`.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import InputError, optional
-from hushgrad.report.plots import COLOURS, Curve, curve, folder, plot_runs, replacing
-from hushgrad.simulate.result import Run, summary
+from hushgrad.files.atomic import output_directory, write_file
+from hushgrad.files.strict_json import strict_json
+from hushgrad.report.curves import Curve, SampledRun, curve, summary
+from hushgrad.report.plots import COLOURS, plot_runs
 
 FORMATS = ("pdf", "svg", "png", "pgfplots", "table", "mat", "csv", "json")
 _PICTURES = ("pdf", "svg", "png")
-_POINTS = 500  # of a pgfplots line; TeX's memory ends at some ten thousand in all
+_POINTS = 500  # on one pgfplots line; TeX's memory ends at some ten thousand in all
 _MATLAB_NAME = 63  # characters, MATLAB's namelengthmax
 _MATLAB_WORDS = (
     "break case catch classdef continue else elseif end for function global if otherwise parfor "
@@ -30,7 +34,7 @@ _TIDY = ("algorithm", "trial", "iteration", "error", "consensus")
 
 
 def export(
-    runs: Sequence[Run],
+    runs: Sequence[SampledRun],
     directory: str | Path,
     formats: Iterable[str],
     *,
@@ -41,7 +45,7 @@ def export(
 
     pdf svg png   name.pdf …: medians and bands
     pgfplots      name.pgf.tex: the same picture, drawn by LaTeX in its own fonts
-    table         table.tex: a booktabs table of what each algorithm needed
+    table         table.tex: a booktabs table of messages, iterations and errors
     mat           runs.mat: one MATLAB struct per run
     csv           name.csv: one row per algorithm, trial and sample, digits exact
     json          summary.json: one record per run
@@ -59,11 +63,11 @@ def export(
         optional("matplotlib", "sim")
     if "mat" in wanted:
         optional("scipy.io", "sim")
-    into = folder(directory)
+    into = output_directory(directory)
     return [_write(runs, into, f, name, title) for f in wanted]
 
 
-def _write(runs: Sequence[Run], into: Path, what: str, name: str, title: str | None) -> Path:
+def _write(runs: Sequence[SampledRun], into: Path, what: str, name: str, title: str | None) -> Path:
     if what in _PICTURES:
         path = into / f"{name}.{what}"
         plot_runs(runs, path, title=title)
@@ -79,22 +83,17 @@ def _write(runs: Sequence[Run], into: Path, what: str, name: str, title: str | N
         ),
     }
     file, content = files[what]
-    return write(into / file, content())
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """Put a file in its place at once."""
-    data = content.encode() if isinstance(content, str) else content
-    with replacing(path) as partial:
-        partial.write_bytes(data)
-    return path
+    return write_file(into / file, content())
 
 
 # ---- LaTeX
 
 
 def pgfplots(
-    runs: Sequence[Run], *, title: str | None = None, band: tuple[float, float] | None = (0.1, 0.9)
+    runs: Sequence[SampledRun],
+    *,
+    title: str | None = None,
+    band: tuple[float, float] | None = (0.1, 0.9),
 ) -> str:
     r"""A tikzpicture for \input: medians as lines, bands by fillbetween, coordinates inline."""
     curves = [curve(run, band=band) for run in runs]
@@ -173,7 +172,7 @@ def _pgf_band(one: Curve, n: int) -> list[str]:
 def _coordinates(
     one: Curve, values: NDArray[np.float64], shown: NDArray[np.bool_] | None = None
 ) -> list[str]:
-    """(k,value) lines, thinned for TeX; what a log axis cannot show is nan: the line jumps."""
+    """(k,value) lines, thinned for TeX; a value that a log axis cannot show is nan: a gap."""
     indices = np.arange(len(values)) if shown is None else np.flatnonzero(shown)
     if len(indices) > _POINTS:
         indices = indices[np.unique(np.linspace(0, len(indices) - 1, _POINTS).astype(int))]
@@ -185,8 +184,8 @@ def _coordinates(
     ]
 
 
-def latex_table(runs: Sequence[Run]) -> str:
-    """A booktabs tabular: what each algorithm sends and how far it came."""
+def latex_table(runs: Sequence[SampledRun]) -> str:
+    """A booktabs tabular: the messages and the final error of each algorithm."""
     rows = [
         " & ".join(
             (
@@ -288,7 +287,7 @@ def matlab_names(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def _mat(runs: Sequence[Run]) -> bytes:
+def _mat(runs: Sequence[SampledRun]) -> bytes:
     from scipy.io import savemat
 
     content: dict[str, Any] = {}
@@ -315,7 +314,7 @@ def _mat(runs: Sequence[Run]) -> bytes:
     return b"MATLAB 5.0 MAT-file, written by hushgrad".ljust(116) + file.getvalue()[116:]
 
 
-def _csv(runs: Sequence[Run]) -> str:
+def _csv(runs: Sequence[SampledRun]) -> str:
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
@@ -330,28 +329,3 @@ def _csv(runs: Sequence[Run]) -> str:
             for k, *values in zip(run.iterations.tolist(), *columns, strict=True):
                 rows.writerow([run.label, trial, k, *values])
     return file.getvalue()
-
-
-def strict_json(value: Any) -> str:
-    """JSON that every parser reads: what is not finite is null.
-
-    >>> print(strict_json([1.5, float("nan")]), end="")
-    [
-      1.5,
-      null
-    ]
-    """
-    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """Nested values as JSON knows them."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (np.ndarray, np.generic)):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in cast("Sequence[Any]", value)]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, (int, str, bool, type(None))) else repr(value)

@@ -1,27 +1,24 @@
-"""Pictures of runs for papers: medians and bands on a log axis, without pyplot or a display."""
+"""Pictures of runs for papers: medians and bands on a log axis, without pyplot or a display.
+
+`Run.plot`, `Comparison.plot`, the exports and the paper's figures draw with `plot_runs`.
+"""
 
 from __future__ import annotations
 
-import secrets
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrad.errors import InputError, optional
-from hushgrad.simulate.result import Run
+from hushgrad.files.atomic import replacing
+from hushgrad.report.curves import Curve, Ints, SampledRun, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-type Floats = NDArray[np.float64]
-type Ints = NDArray[np.int64]
 
 # Okabe & Ito's palette for the colour-blind, without its yellow, too pale for a line on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
@@ -36,9 +33,8 @@ _DASHES: tuple[Any, ...] = (  # on, off in line widths; the styles survive a bla
 _MARKERS = "osD^vPX"
 _N_MARKERS = 6  # on each line, staggered, so that lines that coincide are still seen to be several
 
-ENDINGS: dict[
-    str, dict[str, Any]
-] = {  # of files, and what makes each of them look the same on every day and machine
+# The endings of files, and the options that make a file the same on every day and machine.
+ENDINGS: dict[str, dict[str, Any]] = {
     ".png": {"dpi": 200},
     ".svg": {"metadata": {"Date": None}},
     ".pdf": {"metadata": {"CreationDate": None}},
@@ -75,67 +71,8 @@ _LABELS = {
 _STYLE_LOCK = threading.Lock()  # rc_context is global while it lasts
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One run's metric over its trials; diverged counts as infinite, as in `Run.median_error`."""
-
-    label: str
-    iterations: Ints  # (samples,)
-    middle: Floats  # (samples,) the median
-    low: Floats | None  # (samples,) the band, None for one trial
-    high: Floats | None  # (samples,)
-    n_trials: int
-    n_diverged: int
-    ceiling: float  # the largest value that a trial came back from, 0 where all diverged
-
-    @property
-    def title(self) -> str:
-        """The label, with what is not in the picture."""
-        if not self.n_diverged:
-            return self.label
-        if self.n_trials == 1:
-            return f"{self.label} (diverged)"
-        return f"{self.label} ({self.n_diverged} of {self.n_trials} diverged)"
-
-
-def curve(run: Run, metric: str = "error", band: tuple[float, float] | None = (0.1, 0.9)) -> Curve:
-    """Median and quantiles of a run's error, consensus, or one of its metrics."""
-    known = {"error": run.error, "consensus": run.consensus, **run.metrics}
-    if metric not in known:
-        raise InputError(
-            f"{run.label} has the metrics {', '.join(known)}, but metric = {metric!r}. "
-            "Sample your own with hg.run(…, metrics={name: function})."
-        )
-    if band is not None and not 0 <= band[0] < band[1] <= 1:
-        raise InputError(
-            f"a band lies between two quantiles, 0 ≤ low < high ≤ 1, but band = {band!r}. "
-            "Use (0.1, 0.9), or None for no band."
-        )
-    values = np.where(np.isfinite(known[metric]), known[metric], np.inf)
-    lost = np.array([s.startswith("diverged") for s in run.status]) | np.isinf(values).any(axis=1)
-    n = len(values)
-    low, high = (None, None) if band is None or n == 1 else _quantiles(values, band)
-    return Curve(
-        label=run.label,
-        iterations=run.iterations,
-        middle=np.median(values, axis=0),
-        low=low,
-        high=high,
-        n_trials=n,
-        n_diverged=int(lost.sum()),
-        ceiling=float(values[~lost].max(initial=0.0)),
-    )
-
-
-def _quantiles(values: Floats, band: tuple[float, float]) -> Floats:
-    """(2, samples); between a finite and an infinite value, infinite."""
-    with np.errstate(invalid="ignore"):
-        found = np.quantile(values, band, axis=0)
-    return np.where(np.isnan(found), np.inf, found)
-
-
 def plot_runs(
-    runs: Iterable[Run],
+    runs: Iterable[SampledRun],
     path: str | Path | None = None,
     *,
     title: str | None = None,
@@ -215,7 +152,7 @@ def _draw(
 
 
 def _draw_legend(figure: Figure, axes: Axes, note: str | None) -> None:
-    """In a free corner, or below the axes where the entries are too many for one."""
+    """A legend in a free corner, or below the axes if its entries are too many for a corner."""
     options: dict[str, Any] = {
         "title": note,
         "frameon": True,
@@ -283,7 +220,7 @@ def _marked(x: Ints, n: int, of: int, log_x: bool) -> list[int]:
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
-    """What the picture holds: all that is positive and finite, divergence cut off."""
+    """The range of the y axis: everything positive and finite, with divergence cut off."""
     least, most = np.inf, 0.0
     for one in curves:
         drawn = np.concatenate([v for v in (one.low, one.middle, one.high) if v is not None])
@@ -311,31 +248,3 @@ def _note(curves: Sequence[Curve], band: tuple[float, float] | None) -> str | No
 def _literal(text: str) -> str:
     """Text whose $ are dollars, not mathematics."""
     return text.replace("$", r"\$")
-
-
-def folder(path: str | Path) -> Path:
-    """A directory, made where it is missing."""
-    path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"files go into a directory, but '{path}' cannot be one: {error.strerror}. "
-            "Choose another."
-        ) from error
-    return path
-
-
-@contextmanager
-def replacing(path: Path) -> Generator[Path]:
-    """A new file that takes the place of `path` when all went well: nobody reads half a file."""
-    partial = folder(path.parent) / f".{path.name}.{secrets.token_hex(4)}.part"
-    try:
-        yield partial
-        partial.replace(path)
-    except PermissionError as error:
-        raise InputError(
-            f"'{path}' cannot be written: {error.strerror}. Choose another place."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,16 +1,15 @@
-"""Where an interrupted run leaves its state, so that the same call continues from it, bit for bit.
+"""The state of an interrupted run on disk: the same call continues from it, bit for bit.
 
-A directory with one file per block of trials, each replaced atomically. The identity of a run, a
-digest of everything that decides its numbers, is in every file: a state never continues another
-run.
+A checkpoint is a directory with one file per block of trials. Every file holds the identity of its
+run, a digest of everything that decides its numbers: a state never continues another run. The
+stacked engine writes and reads it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from hushgrad.errors import InputError
+from hushgrad.files.atomic import replace_file
 
 SAVE_EVERY = 30.0  # seconds between states of a run that nobody interrupts
 
@@ -59,11 +59,8 @@ class Checkpoint:
         path = self.path(block)
         if path is None:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".part")
-        with partial.open("wb") as file:
-            np.savez(file, identity=np.array(self.identity), **arrays)
-        partial.replace(path)
+        identity = np.array(self.identity)
+        replace_file(path, lambda file: np.savez(file, identity=identity, **arrays))
 
     def clear(self) -> None:
         """The run is over: its states are no longer needed."""
@@ -86,13 +83,3 @@ class Clock:
             return False
         self._last = time.monotonic()
         return True
-
-
-def digest(parts: Sequence[Any]) -> str:
-    """A digest of texts and arrays, in their order."""
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
-        total.update(len(data).to_bytes(8, "little"))
-        total.update(data)
-    return total.hexdigest()

@@ -19,7 +19,7 @@ from hushgrad.problems import Problem
 from hushgrad.simulate.recording import AWAKE, TRACE, Recording
 from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
-from hushgrad.simulate.transcript import Channel
+from hushgrad.simulate.transcript import Channel, recorded_channel
 
 
 class InMemoryNetwork:
@@ -113,24 +113,8 @@ class SentMessages:
 
 
 def _channels(reach: Graph, recording: Recording) -> tuple[Channel, ...]:
-    """Kept mail: one channel per exchange, over the links that the algorithm may use."""
-    channels: list[Channel] = []
-    for name in sorted(name for name in recording.names() if name != TRACE and name[-1] != AWAKE):
-        awake = recording.read((*name, AWAKE))
-        channels.append(
-            Channel(
-                round=name[0],
-                exchange=name[1],
-                kind=name[2],
-                iterations=np.arange(awake.shape[1]),
-                senders=reach.senders,
-                receivers=reach.receivers,
-                row=np.arange(reach.n_arcs),
-                values=recording.read(name),
-                awake=None if awake.all() else awake,
-            )
-        )
-    return tuple(channels)
+    names = sorted(recording.exchanges())
+    return tuple(recorded_channel(recording, name, name, reach) for name in names)
 
 
 def simulate(request: RunRequest) -> Outcome:

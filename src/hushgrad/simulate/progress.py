@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, none in a pipe, and none for what is over at once."""
+"""The progress bar of a run: on a terminal only, and only for work that takes its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a run writes its messages and estimates: in memory, or on disk where they are many."""
+"""The messages and estimates of a run while it runs: in memory, or on disk where they are many.
+
+Both engines write here; `Transcript` is made of it when the run is over.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ import numpy as np
 
 from hushgrad.errors import InputError
 
-MEMORY = 2 * 2**30  # bytes that a book keeps in memory; what does not fit goes to temporary files
+MEMORY = 2 * 2**30  # bytes that a recording keeps in memory; the rest goes to temporary files
 
 TRACE = "trace"  # the name of the estimates x^k
-AWAKE = "awake"  # ends the name of what says which links carried a message
+AWAKE = "awake"  # ends the name of the array that tells which links carried a message
 
 
 class Recording:
@@ -30,7 +33,7 @@ class Recording:
         self.ended = np.zeros(trials, np.int64)  # (trials,) how many iterations each made
         self._trials, self._length = trials, iterations + 1
         self._left = MEMORY
-        self._arrays: dict[Hashable, Any] = {}
+        self._arrays: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
     def array(
@@ -57,9 +60,12 @@ class Recording:
         array = self.array(name, values.shape[2:], values.dtype, length=length)
         array[trials, k : k + values.shape[1]] = values
 
-    def names(self) -> list[Any]:
-        """In the order of their first entries."""
-        return list(self._arrays)
+    def exchanges(self) -> list[Any]:
+        """The names of the recorded exchanges, in the order of their first entries."""
+        return [name for name in self._arrays if name != TRACE and name[-1] != AWAKE]
+
+    def has(self, name: Hashable) -> bool:
+        return name in self._arrays
 
     def read(self, name: Hashable, *, beyond: int = 0) -> Any:
         """(trials, n, …) up to the last iteration that any trial made, and `beyond` more; NaN where

@@ -1,4 +1,4 @@
-"""What an engine is asked for and what it gives back, the same for all engines."""
+"""The request that `run` makes of an engine and the outcome that it gets, alike for all engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOST = 1e100  # beyond it an error is divergence; PDG-DS may return from 1e21
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be run."""
+    """An algorithm, a problem and a network, with the trials and samples that are wanted."""
 
     algorithm: Algorithm
     problem: Problem
@@ -37,14 +37,14 @@ class RunRequest:
     x0: Floats  # (trials, agents, d)
     samples: Ints  # (samples,) ascending iterations, first 0
     metrics: Mapping[str, Metric]
-    recording: Recording | None  # where messages and estimates are kept, if they are
+    recording: Recording | None  # of messages and estimates, where a transcript is wanted
     tick: Callable[[int], None]  # told how many trial-iterations were done
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it, in the order of the trials."""
+    """The samples and the end of every trial, in the order of the request."""
 
     error: Floats  # (trials, samples)
     consensus: Floats  # (trials, samples)
@@ -54,7 +54,7 @@ class Outcome:
     traffic: Traffic
     channels: tuple[Channel, ...] = ()
     trace: Floats | None = None  # (trials, n + 1, agents, d) of the transcript's iterations
-    seconds: float | None = None  # of the agents alone, where more was done than to run them
+    seconds: float | None = None  # for the agents alone; None: all the time that the run took
 
 
 def apply_metric(name: str, metric: Metric, x: Floats, problem: Any) -> Floats:
@@ -75,4 +75,5 @@ def measure(x: Floats, solution: Floats) -> tuple[Floats, Floats]:
 
 
 def is_lost(error: Floats) -> NDArray[np.bool_]:
+    """Whether an error is beyond all bounds, or not a number."""
     return ~(error <= LOST)

@@ -1,4 +1,7 @@
-"""What a run gives back: samples, statuses, traffic; saved and loaded without pickle."""
+"""The result of a run: samples, statuses, traffic; saved and loaded without pickle.
+
+`run` and `compare` return these objects; reports, the privacy lab and the commands read them.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import DivergedError, InputError
+from hushgrad.files.atomic import replacing
+from hushgrad.report.curves import summary
+from hushgrad.report.plots import plot_runs
 from hushgrad.simulate.transcript import Channel, Transcript
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 
-FORMAT = 1  # of saved runs
+FORMAT = 1  # the version of the files of saved runs
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a run put on the wire, counted from its exchanges; a link to oneself never counts."""
+    """The traffic of a run, counted from its exchanges; an agent's link to itself never counts."""
 
     rounds_per_iteration: int
     links: int  # directed links that carry messages
@@ -41,7 +47,7 @@ class Run:
     """
 
     title: str  # the algorithm as papers print it
-    label: str  # the same with what distinguishes it in a comparison
+    label: str  # the title, with the differences to other runs of a comparison
     error: Floats  # (trials, samples)
     consensus: Floats  # (trials, samples)
     iterations: Ints  # (samples,)
@@ -52,12 +58,10 @@ class Run:
     seed: int
     traffic: Traffic
     seconds: float  # wall time, compilation included
-    metrics: Mapping[str, Floats] = field(
-        default_factory=dict[str, Floats]
-    )  # (trials, samples) each
-    config: Mapping[str, Any] = field(
-        default_factory=dict[str, Any]
-    )  # what was run, as JSON can say it
+    # (trials, samples) each
+    metrics: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    # algorithm, problem, network and options of the run, as JSON has them
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     transcript: Transcript | None = None
     # (trials, n + 1, agents, d): x^0 … x^n, kept with a transcript to judge what attacks recover
     trace: Floats | None = field(default=None, repr=False, compare=False)
@@ -108,8 +112,6 @@ class Run:
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Any:
         """The error against iterations, median and band; written to `path` by its ending."""
-        from hushgrad.report.plots import plot_runs
-
         return plot_runs([self], path, **options)
 
     def save(self, path: str | Path) -> Path:
@@ -118,10 +120,8 @@ class Run:
         if path.suffix != ".npz":
             raise InputError(f"runs are saved as .npz, but path = '{path}'. Use '{path}.npz'.")
         arrays, meta = _pack(self)
-        partial = path.with_name(path.name + ".part")
-        with partial.open("wb") as file:
+        with replacing(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
-        partial.replace(path)
         return path
 
 
@@ -154,8 +154,8 @@ def _pack(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load_run(path: str | Path) -> Run:
-    """A run that `Run.save` wrote; its algorithm, problem and network are None, `config` says what
-    they were.
+    """A run that `Run.save` wrote. Its algorithm, problem and network are None; `config` describes
+    them.
     """
     path = Path(path)
     try:
@@ -221,35 +221,8 @@ class Comparison:
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Any:
         """All medians and bands in one picture; written to `path` by its ending."""
-        from hushgrad.report.plots import plot_runs
-
         return plot_runs(self.runs, path, **options)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per algorithm: what a table shows."""
+        """One record per algorithm, as a table shows it."""
         return [summary(run) for run in self.runs]
-
-
-def summary(run: Run) -> dict[str, Any]:
-    """A run in one record of plain values."""
-    last = run.median_error[-1]
-    first = run.median_error[0]
-    reached = np.flatnonzero(run.median_error <= 1e-6 * first)
-    return {
-        "algorithm": run.label,
-        "trials": len(run.trials),
-        "iterations": int(run.iterations[-1]),
-        "median_error": float(last),
-        "worst_error": float(
-            np.where(np.isfinite(run.error[:, -1]), run.error[:, -1], np.inf).max()
-        ),
-        "iterations_to_1e-6": int(run.iterations[reached[0]]) if len(reached) else None,
-        "converged": sum(s == "converged" for s in run.status),
-        "diverged": sum(s.startswith("diverged") for s in run.status),
-        "messages_per_link": run.messages_per_link,
-        "rounds_per_iteration": run.rounds_per_iteration,
-        "bytes_per_iteration": run.bytes_per_iteration,
-        "links": run.traffic.links,
-        "extra_links": run.traffic.extra_links,
-        "seconds": run.seconds,
-    }

@@ -1,4 +1,7 @@
-"""`run` and `compare`: from an algorithm, a problem and a network to a result."""
+"""`run` and `compare`: from an algorithm, a problem and a network to a result.
+
+Arguments are checked here, once; the engines trust them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrad.agent.masking import mask_risks
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
+from hushgrad.files.digest import content_digest
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
-from hushgrad.simulate.checkpoint import Checkpoint, digest
+from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import LOST, Outcome, RunRequest
@@ -63,7 +67,8 @@ def run(
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
     checkpoint     a directory where an interrupted run leaves its state; the same call continues
-    driver         what runs the agents in place of an engine, such as `runtime.local.Processes`
+    driver         a function that runs the request in place of an engine, such as
+                   `network.local.processes.Processes`
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -164,7 +169,7 @@ def run(
 
 
 def driver_of(engine: Engine) -> Callable[[RunRequest], Outcome]:
-    """What runs the agents of an order."""
+    """The function that runs a request on this engine."""
     if engine == "stacked":
         optional("jax", "sim")
         from hushgrad.simulate.stacked.driver import simulate
@@ -232,7 +237,7 @@ def _check_parts(algorithm: object, problem: object, network: object) -> None:
 
 def _whole(name: str, value: object, least: int) -> int:
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+        number = operator.index(value)  # type: ignore[arg-type]  # others raise
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
@@ -282,10 +287,10 @@ def _identity(
     samples: NDArray[np.int64],
     metrics: Iterable[str],
 ) -> str:
-    """What decides the numbers of a run, as a digest."""
+    """A digest of everything that decides the numbers of a run."""
     graph = network.graph
     weights = [network.weights(kind) for kind in algorithm.needs.values()]
-    return digest(
+    return content_digest(
         [
             repr(algorithm),
             problem.name,

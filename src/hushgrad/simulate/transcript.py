@@ -1,14 +1,20 @@
-"""Every wire message of a run, by (iteration, sender, receiver)."""
+"""Every wire message of a run, by (iteration, sender, receiver).
+
+Both engines write messages into a `Recording` and make the transcript of it at the end; the privacy
+lab reads it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import InputError
+from hushgrad.graphs import Graph
+from hushgrad.simulate.recording import AWAKE, Recording
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
@@ -28,9 +34,8 @@ class Channel:
     # link
     row: Ints
     values: Floats  # (trials, n, rows, numbers)
-    awake: NDArray[np.bool_] | None = (
-        None  # (trials, n, links); None: every link in every iteration
-    )
+    # (trials, n, links) which links carried a message; None: all of them in every iteration
+    awake: NDArray[np.bool_] | None = None
 
     @property
     def n_messages(self) -> int:
@@ -39,9 +44,38 @@ class Channel:
         return trials * n * len(self.senders) if self.awake is None else int(self.awake.sum())
 
 
+def recorded_channel(
+    recording: Recording,
+    name: tuple[Any, ...],
+    exchange: tuple[int, int, Literal["push", "pull"]],
+    over: Graph,
+    *,
+    by_sender: bool = False,
+    span: slice = slice(None),
+) -> Channel:
+    """The messages that a driver recorded under a name.
+
+    exchange    round, exchange within it, and kind
+    over        the graph whose arcs carried them
+    by_sender   one row for each sender, not for each arc
+    span        the iterations that made this exchange
+    """
+    values = recording.read(name)[:, span]
+    awake = recording.read((*name, AWAKE))[:, span] if recording.has((*name, AWAKE)) else None
+    return Channel(
+        *exchange,
+        iterations=np.arange(int(recording.ended.max()))[span],
+        senders=over.senders,
+        receivers=over.receivers,
+        row=over.senders if by_sender else np.arange(over.n_arcs),
+        values=values,
+        awake=None if awake is None or awake.all() else awake,
+    )
+
+
 @dataclass(frozen=True)
 class Transcript:
-    """What an eavesdropper on every link would have."""
+    """All messages of a run: what an eavesdropper on every link would have."""
 
     trials: Ints  # (trials,) their numbers
     channels: tuple[Channel, ...]
@@ -61,7 +95,7 @@ class Transcript:
         }
 
     def messages(self, k: int, sender: int, receiver: int, trial: int = 0) -> tuple[Floats, ...]:
-        """What went from sender to receiver in iteration k, in the order of rounds and exchanges.
+        """The messages from sender to receiver in iteration k, by rounds and exchanges.
 
         `trial` counts the rows of this transcript.
         """

@@ -61,7 +61,7 @@ def build_problem(source: Source, table: Table, network: Network) -> Problem:
 
 
 def _asks_for_agents(builder: Builder, arguments: Table) -> bool:
-    """Whether n_agents is the network's to say: data written into the study says it itself."""
+    """Whether the network decides n_agents; data written into the study has its own number."""
     if "n_agents" in arguments or "n_agents" not in parameters(builder):
         return False
     if "dataset" in parameters(builder):

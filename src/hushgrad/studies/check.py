@@ -9,6 +9,7 @@ from hushgrad import graphs, problems
 from hushgrad.graphs import Graph
 from hushgrad.mixing import RULES
 from hushgrad.problems import Problem
+from hushgrad.report.export import FORMATS
 from hushgrad.schema.algorithms import check_algorithm, without
 from hushgrad.schema.builders import Builder, builders, check_call, check_value
 from hushgrad.schema.places import Findings, Keys, shown
@@ -18,7 +19,8 @@ from hushgrad.simulate.run import run
 TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
 GRAPH_KEYS = ("graph", "edges", "file")
 WEIGHT_KEYS = ("mixing", "matrix")
-# What a study's run does not choose: its parts have tables of their own, the rest is the caller's.
+# Arguments of run that [run] does not have: the parts have tables of their own, the command sets
+# the others.
 NOT_IN_RUN = (
     "algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint", "driver",
 )  # fmt: skip
@@ -157,8 +159,6 @@ def _output(findings: Findings, table: Table) -> None:
     if "directory" in table:
         check_value(findings, str, table["directory"], (*here, "directory"))
     if "formats" in table:
-        from hushgrad.report.export import FORMATS
-
         check_value(findings, list[str], table["formats"], (*here, "formats"))
         formats: list[Any] = table["formats"] if isinstance(table["formats"], list) else []
         for wrong in [f for f in formats if f not in FORMATS]:

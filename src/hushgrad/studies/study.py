@@ -1,4 +1,4 @@
-"""A study: a TOML file that says what is run, checked before it runs."""
+"""A study: a TOML file with network, problem, algorithms and options, checked before it runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import StudyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.report.curves import summary
 from hushgrad.schema.algorithms import algorithm_class, algorithm_classes
 from hushgrad.schema.places import Findings, Source
 from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
 from hushgrad.simulate.progress import Progress
-from hushgrad.simulate.result import Comparison, Run, summary
+from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
 from hushgrad.studies import sweep as sweeps
 from hushgrad.studies.build import (
@@ -79,11 +80,11 @@ class Study:
 
     @property
     def settings(self) -> dict[str, list[Any]]:
-        """What is swept over: dotted keys and their values."""
+        """The settings of the sweep: dotted keys and their values."""
         return sweeps.settings_of(self.source, self.tables["sweep"]) if self.is_swept else {}
 
     def build(self) -> Built:
-        """What is to be run; StudyError if it cannot be built or does not fit together."""
+        """The objects to run; StudyError if they cannot be built or do not fit together."""
         self._refuse_sweep("build")
         network = build_network(self.source, self.tables["network"])
         problem = build_problem(self.source, self.tables["problem"], network)
@@ -155,7 +156,7 @@ class Study:
         return Table(tuple(records))
 
     def with_run(self, **options: Any) -> Study:
-        """The same study with other options in [run]; those that are None stay."""
+        """A study with other options in [run]; those that are None stay."""
         given = {key: value for key, value in options.items() if value is not None}
         for key in [key for key in given if f"run.{key}" in self.settings]:
             raise StudyError(
@@ -165,7 +166,7 @@ class Study:
         return self._with(self.source, run={**self.tables["run"], **given}) if given else self
 
     def with_algorithms(self, names: Sequence[str]) -> Study:
-        """The same study with these algorithms: as the study has them, or by default."""
+        """A study with these algorithms: as this study has them, or with their defaults."""
         entries: list[dict[str, Any]] = []
         for name in names:
             own = [t for t in self.tables["algorithm"] if name in (t["name"], t.get("label"))]
@@ -208,7 +209,7 @@ class Study:
             in_row = Findings(row.study.source)
             check_tables(in_row, row.study.tables)
             if in_row.found:
-                # What is wrong in every row is wrong in the file.
+                # A mistake in every row is a mistake in the file.
                 (findings if set(in_row.found) & set(findings.found) else in_row).throw()
 
     def _refuse_sweep(self, action: str) -> None:

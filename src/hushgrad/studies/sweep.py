@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import io
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hushgrad.errors import StudyError
+from hushgrad.files.atomic import write_file
 from hushgrad.schema.builders import PARTS, Builder, builders, parameters, part_of
 from hushgrad.schema.places import Source, allowed_names, shown, suggestion
 
@@ -57,12 +59,11 @@ class Table:
 
     def write_csv(self, path: str | Path) -> Path:
         """One line per record; tables and lists among the settings are written as JSON."""
-        path = Path(path)
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.columns)
-            writer.writeheader()
-            writer.writerows({k: _cell(v) for k, v in row.items()} for row in self.rows)
-        return path
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns)
+        writer.writeheader()
+        writer.writerows({k: _cell(v) for k, v in row.items()} for row in self.rows)
+        return write_file(Path(path), text.getvalue())
 
 
 def _cell(value: Any) -> Any:

@@ -1,27 +1,22 @@
-"""What an interrupted study leaves behind: finished runs, and the state of the one under way.
+"""The part of a study that is done: finished runs, and the state of the one under way.
 
-It lies in the user's cache, named by a digest of the study, and is gone when the study is done.
+`hushgrad run` keeps it in the user's cache, under a digest of the study, so that `--resume` can
+continue. It is removed when the study is done.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrad.simulate.checkpoint import digest
+from hushgrad.files.cache import cache_directory, cache_path
+from hushgrad.files.digest import content_digest
 from hushgrad.simulate.result import Run, load_run
 
 if TYPE_CHECKING:
     from hushgrad.studies.study import Study
-
-
-def cache() -> Path:
-    """Where hushgrad may keep things between two commands."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "hushgrad"
 
 
 class Unfinished:
@@ -31,12 +26,17 @@ class Unfinished:
         from hushgrad import __version__
 
         where = str(study.source.directory.resolve())
-        self.directory = cache() / "unfinished" / digest([__version__, where, study.to_toml()])
+        self._name = content_digest([__version__, where, study.to_toml()])
+        self.directory = cache_path("unfinished", self._name)
 
     @property
     def n_done(self) -> int:
         """Runs that are finished."""
         return len(list(self.directory.glob("*.npz")))
+
+    def lock_file(self) -> Path:
+        """The file that a command locks while it runs the study as processes."""
+        return cache_directory("unfinished") / f"{self._name}.lock"
 
     @property
     def is_empty(self) -> bool:
@@ -45,11 +45,14 @@ class Unfinished:
     def done(self, name: str) -> Run | None:
         """A run that was finished before, if it was."""
         path = self.directory / f"{name}.npz"
-        return load_run(path) if path.exists() else None
+        if not path.exists():
+            return None
+        self._make()
+        return load_run(path)
 
     def run(self, name: str, work: Callable[..., Run], *, continues: bool) -> Run:
         """The run that `work(checkpoint=…)` gives, kept; `continues`: it can leave its state."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._make()
         options: dict[str, Any] = (
             {"checkpoint": self.directory / f"{name}.state"} if continues else {}
         )
@@ -57,6 +60,10 @@ class Unfinished:
         run.save(self.directory / f"{name}.npz")
         return run
 
+    def _make(self) -> None:
+        """Make the directory; InputError where another user could have written it."""
+        cache_directory("unfinished", self._name)
+
     def clear(self) -> None:
-        """Forget it."""
+        """Remove everything that is kept of the study."""
         shutil.rmtree(self.directory, ignore_errors=True)

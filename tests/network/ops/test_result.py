@@ -84,7 +84,7 @@ def test_a_file_stays_as_it_was_when_its_successor_cannot_be_written(
         raise OSError(28, "No space left on device")
 
     if failing == "fsync":
-        monkeypatch.setattr(results.os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", full)
     write = full if failing == "write" else lambda file: file.write(b"new")
     with pytest.raises(OSError, match="No space left"):
         replace_file(path, write)
@@ -95,7 +95,7 @@ def test_a_file_stays_as_it_was_when_its_successor_cannot_be_written(
 def test_the_numbers_are_durable_before_the_document_names_them(tmp_path, monkeypatch):
     order = []
     real_fsync, real_replace = os.fsync, Path.replace
-    monkeypatch.setattr(results.os, "fsync", lambda fd: (order.append("fsync"), real_fsync(fd)))
+    monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), real_fsync(fd)))
     monkeypatch.setattr(
         Path, "replace", lambda self, to: (order.append(to.suffix), real_replace(self, to))[1]
     )

@@ -315,14 +315,14 @@ def test_nothing_is_left_open(tmp_path, monkeypatch):
 
     calls = itertools.count()
 
-    def fail_later(path, untapped=journal._sync_directory):
+    def fail_later(path, untapped=journal.sync_directory):
         if next(calls) == 2:  # for the second slot
             raise OSError(errno.EIO, "no")
         untapped(path)
 
     before = n_open()
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_sync_directory", fail_later)
+        patch.setattr(journal, "sync_directory", fail_later)
         with pytest.raises(StateError, match=r"slot-1' cannot be opened: .*no"):
             directory(tmp_path / "s", durability="power")
     assert n_open() == before

@@ -28,7 +28,7 @@ def sends(graph):
 @pytest.mark.parametrize("graph", GRAPHS, ids=repr)
 def test_slots_are_the_arcs_each_once(graph):
     layout = Layout.of(graph.senders, graph.receivers, graph.n_agents)
-    request = layout.into.request
+    order = layout.into.order
     found = []
     offset = 0
     for low, high, width in layout.into.buckets:
@@ -36,9 +36,9 @@ def test_slots_are_the_arcs_each_once(graph):
             for a in range(high - low):
                 arc = layout.into.arc[offset + t * (high - low) + a]
                 if arc >= 0:
-                    assert graph.receivers[arc] == request[low + a]
+                    assert graph.receivers[arc] == order[low + a]
                     neighbour = layout.tables["neighbour"][offset + t * (high - low) + a]
-                    assert request[neighbour] == graph.senders[arc]
+                    assert order[neighbour] == graph.senders[arc]
                     found.append((int(graph.senders[arc]), int(graph.receivers[arc])))
         offset += width * (high - low)
     assert len(found) == graph.n_arcs

@@ -10,7 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 import hushgrad as hg  # noqa: E402
 from hushgrad import draws  # noqa: E402
 from hushgrad.problems import losses, quadratic  # noqa: E402
-from hushgrad.simulate.stacked import compiler, native  # noqa: E402
+from hushgrad.simulate.stacked import native  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not native.is_available(), reason="no C compiler: XLA does this work by itself"
@@ -217,15 +217,6 @@ def test_sampling_more_often_changes_no_bit_of_a_large_run():
     every = [large(method, record_every=n).x for n in (1, 2, 3, 7, 30)]
     for other in every[1:]:
         np.testing.assert_array_equal(other, every[0])
-
-
-def test_without_a_compiler_nothing_is_native(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", "no-such-compiler")
-    assert compiler.library("native.c") is None
-    monkeypatch.setenv("CC", "false")  # one that fails
-    assert compiler.library("native.c") is None
-    assert not list(tmp_path.rglob("*.so"))
 
 
 def test_the_native_code_can_be_switched_off(monkeypatch):

@@ -9,7 +9,6 @@ was exchanged.
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 import stat
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hushgrad.errors import IdentityError
+from hushgrad.files.atomic import create_file
 
 DAYS = 730  # validity of a new certificate: longer than a project, shorter than a staff's memory
 CLOCK_SLACK = timedelta(hours=1)  # a new certificate is valid at neighbours whose clocks are late
@@ -127,8 +127,9 @@ def mint(
     certificate = _sign(name, key, mask_secret, start, start + timedelta(days=days))
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _write(key_path, _private_pem(key) + _private_pem(mask_secret), 0o600)
-        _write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        create_file(key_path, _private_pem(key) + _private_pem(mask_secret), mode=0o600)
+        public = certificate.public_bytes(serialization.Encoding.PEM)
+        create_file(certificate_path, public, mode=0o644)
     except OSError as error:
         raise IdentityError(
             f"no key can be written into '{directory}': {error.strerror}. Choose another directory."
@@ -174,14 +175,6 @@ def _private_pem(key: ec.EllipticCurvePrivateKey | X25519PrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Create a file with its mode from the first moment."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def load_certificate(path: str | Path, *, name: str | None = None) -> Certificate:

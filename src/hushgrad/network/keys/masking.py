@@ -16,12 +16,12 @@ import numpy as np
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
 from hushgrad.errors import ConfigError, MaskError, StateError
+from hushgrad.files.atomic import replace_file
 from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import load_certificate, load_identity, shared_secret
 from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.ops.result import replace_file
 from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens
 
 MASKS = "masks.json"  # the mask tokens with which a run began, in the state directory

@@ -22,13 +22,13 @@ from hushgrad.agent.weights import MIXING
 from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import InputError, MixingError, ProblemError
 from hushgrad.exchange import Links
+from hushgrad.files.atomic import replace_file
 from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
 from hushgrad.network.config.file import TRUSTED, write_config
 from hushgrad.network.config.model import Address, AgentConfig
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.objective.pytree_file import write_data
-from hushgrad.network.ops.result import replace_file
 from hushgrad.problems import Problem
 from hushgrad.schema.references import reference_to
 from hushgrad.simulate.request import RunRequest

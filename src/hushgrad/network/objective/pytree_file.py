@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import ProblemError
-from hushgrad.network.ops.result import replace_file
+from hushgrad.files.atomic import replace_file
 
 ALONE = "."
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import InputError
+from hushgrad.files.atomic import replace_file
+from hushgrad.files.strict_json import parse_json
 
 _PIECE = 4096  # numbers of θ that become text together
 
@@ -140,7 +141,7 @@ def read_result(path: Path) -> AgentResult | None:
     """The result that stands in these files, or None where there is none yet."""
     in_json, in_npz = result_files(path)
     try:
-        document = json.loads(in_json.read_text(encoding="utf-8"))
+        document = parse_json(in_json.read_text(encoding="utf-8"))
         with in_npz.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             theta = file["theta"]
         return AgentResult(
@@ -153,23 +154,3 @@ def read_result(path: Path) -> AgentResult | None:
         return None
     except (OSError, ValueError, LookupError, TypeError, BadZipFile, EOFError) as error:
         raise InputError(f"'{in_json}' is no result of an agent: {error}.") from error
-
-
-def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that it is there whole or not at all, a power cut included."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError:  # the disk is full, perhaps: leave nothing behind
-        partial.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hushgrad.errors import StateError
+from hushgrad.files.atomic import replace_file, sync_directory
 from hushgrad.network.keys.identity import check_mode
-from hushgrad.network.ops.result import replace_file
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
 FORMAT = 6
@@ -55,7 +55,7 @@ class StateDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self._sync:
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the state directory '{path}' cannot be used: {error}.") from error
@@ -181,7 +181,7 @@ class _Slot:
         try:
             if self._sync:
                 path.touch(0o600)
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateError(f"the journal '{path}' cannot be opened: {error}.") from error
@@ -245,14 +245,6 @@ def _read_json(path: Path) -> Any:
 
 def _write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     try:
-        replace_file(path, lambda file: (os.fchmod(file.fileno(), mode), file.write(content)))
+        replace_file(path, lambda file: file.write(content), mode=mode)
     except OSError as error:
         raise StateError(f"'{path}' cannot be written: {error.strerror}.") from error
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

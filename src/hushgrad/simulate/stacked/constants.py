@@ -1,4 +1,7 @@
-"""What a run has before its loop is compiled: the plan, the traffic seen, arrays that stay."""
+"""Everything that a run has before its loop: the plan, the traffic seen, the constant arrays.
+
+`Program` makes it, the stacked agents of every iteration read it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 
 from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
 from hushgrad.exchange import Array, Links
@@ -16,12 +21,13 @@ _LANES = 8  # float64 numbers in a vector register
 
 
 def take(values: Array, index: Array) -> Array:
+    """The rows of an index that is known to be within bounds."""
     return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fixed when a run is compiled; the rest comes in as arrays."""
+    """The sizes and functions for which a run is compiled; everything else comes in as arrays."""
 
     sides: tuple[
         tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...
@@ -37,7 +43,7 @@ class Plan:
 
     @property
     def is_small(self) -> bool:
-        """Whether an iteration's numbers are so few that what is around them costs more."""
+        """Whether an iteration has so few numbers that calls and loops cost more than they do."""
         return self.n_agents * self.dim * self.n_trials < native.NUMBERS
 
 
@@ -63,7 +69,7 @@ class Use(NamedTuple):
 
 @dataclass
 class SeenTraffic:
-    """What one iteration puts on the wire, noted while its step is traced."""
+    """The messages of one iteration, noted while its step is traced."""
 
     rounds: int = 0
     uses: list[Use] = field(default_factory=list)
@@ -71,7 +77,7 @@ class SeenTraffic:
 
 
 class Draw(NamedTuple):
-    """What a step asks of the draws: per agent, or (`links`) for its own link and out-slots."""
+    """One draw of a step: a number per agent, or (`links`) per own link and out-slot."""
 
     stream: Stream
     slot: int
@@ -80,8 +86,8 @@ class Draw(NamedTuple):
 
 
 @dataclass
-class Wishes:
-    """What a step was seen to ask for, in a dry run before the loop is compiled."""
+class StepNeeds:
+    """The draws and keys that a step asked for in a dry run, before the loop is compiled."""
 
     draws: dict[Draw, None] = field(default_factory=dict[Draw, None])  # a set that keeps its order
     keys: dict[tuple[Stream, Links | None], None] = field(
@@ -92,8 +98,8 @@ class Wishes:
 type Address = tuple[Array, Array, Array]  # key words (rows, 1, trials), slot numbers (rows, 1, 1)
 
 
-class Made(NamedTuple):
-    """The arrays that an environment made for the wishes of a step, in their order."""
+class Prepared(NamedTuple):
+    """The arrays that were made before the loop for the needs of a step, in their order."""
 
     keys: tuple[tuple[Array, Array], ...]
     once: tuple[tuple[Array, ...], ...]
@@ -103,40 +109,40 @@ class Made(NamedTuple):
 class LoopConstants:
     """Arrays of a run that no iteration changes: keys, weights, tables, draws made once.
 
-    Made before the loop for the wishes of a step; in a dry run it notes them instead. What was made
-    before (`made`) is taken over.
+    They are made before the loop, for the needs of a step; without needs, in a dry run, they note
+    what the step asks for. Arrays that are prepared already are taken over.
     """
 
     def __init__(
         self,
         plan: Plan,
         args: dict[str, Any],
-        wishes: Wishes | None = None,
-        made: Made | None = None,
+        needs: StepNeeds | None = None,
+        prepared: Prepared | None = None,
     ):
         self.plan, self.args = plan, args
         self.agents = args["agents"][:, None, None]  # (agents, 1, 1) uint32, canonical order
         t0, t1 = args["trial_key"]  # (trials,)
         self.trial_key = (t0[None, None, :], t1[None, None, :])
         self.ones = jnp.ones((plan.n_agents, 1, plan.n_trials))
-        self.noted = Wishes()
-        wishes = wishes or Wishes()
-        fresh = [d for d in wishes.draws if not d.once]
-        once = [d for d in wishes.draws if d.once]
+        self.noted = StepNeeds()
+        needs = needs or StepNeeds()
+        fresh = [d for d in needs.draws if not d.once]
+        once = [d for d in needs.draws if d.once]
         self.places = self._places(fresh)
         rows = max((place.stop for place in self.places.values()), default=0)
         self.native_draws = native.draws(rows * plan.n_trials)
-        self.made = made or Made(
-            keys=tuple(self._make_key(*name) for name in wishes.keys),
+        self.prepared = prepared or Prepared(
+            keys=tuple(self._make_key(*name) for name in needs.keys),
             once=tuple(self.values(draw) for draw in once),
             fresh=self._fresh(fresh),
         )
-        self._keys = dict(zip(wishes.keys, self.made.keys, strict=True))
-        self.once = dict(zip(once, self.made.once, strict=True))
-        self.fresh = self.made.fresh
+        self._keys = dict(zip(needs.keys, self.prepared.keys, strict=True))
+        self.once = dict(zip(once, self.prepared.once, strict=True))
+        self.fresh = self.prepared.fresh
 
     def _places(self, draws: list[Draw]) -> dict[Draw, slice]:
-        """Where each fresh draw of an iteration stands in the one array of them all."""
+        """The place of each fresh draw of an iteration in the one array of them all."""
         places: dict[Draw, slice] = {}
         rows = 0
         for draw in draws:
@@ -195,6 +201,15 @@ class LoopConstants:
             return self._keys[stream, links]
         self.noted.keys[stream, links] = None
         return self._make_key(stream, links)
+
+    def hold(self, values: Any) -> Any:
+        """The same values, computed once: XLA would recompute threefry and gradients in every
+        consumer.
+        """
+        if not self.plan.listed:
+            return lax.optimization_barrier(values)
+        flat = jax.tree.map(native.flatten, values)
+        return jax.tree.map(native.unflatten, lax.optimization_barrier(flat))
 
     def table(self, links: Links, name: str) -> Any:
         return self.args["tables"][links][name]

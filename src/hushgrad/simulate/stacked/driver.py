@@ -1,5 +1,7 @@
-"""A study's trials on the stacked simulator: blocks of trials on two threads, sampled, watched for
-divergence.
+"""The engine "stacked": all trials of a request, in blocks on two threads, sampled on the way.
+
+`hushgrad.run` calls `simulate`. A trial that diverges is found, and a block whose trials have all
+diverged ends early.
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ from hushgrad.simulate.recording import AWAKE, TRACE, Recording
 from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.stacked.program import CHUNK, SAMPLES, Simulation
-from hushgrad.simulate.transcript import Channel
+from hushgrad.simulate.transcript import Channel, recorded_channel
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 
 BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
 THREADS = 2
-_CHUNK_BYTES = 2**27  # of messages recorded per call, where the network is so large
+_CHUNK_BYTES = 2**27  # of messages at most that one call records
 _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
 
 
 def simulate(request: RunRequest) -> Outcome:
-    """Run all trials; the split into blocks depends on their number only, so results do not on the
-    machine.
+    """Run all trials. Their division into blocks depends on their number alone, so that the results
+    do not depend on the machine.
     """
     n = len(request.trials)
     size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
@@ -141,7 +143,7 @@ class _SampledBlock:
         return self._outcome()
 
     def _leave(self) -> None:
-        """Write down everything that `_resume` needs."""
+        """Save everything that `_resume` needs."""
         arrays: dict[str, Any] = {
             "k": self.k,
             "awake": self.awake,
@@ -154,7 +156,7 @@ class _SampledBlock:
         self.request.checkpoint.save(self.number, arrays)
 
     def _resume(self) -> bool:
-        """Continue where this block was left; whether there was anything."""
+        """Continue from the state that this block left; False where it left none."""
         arrays = self.request.checkpoint.load(self.number)
         if arrays is None:
             return False
@@ -226,8 +228,8 @@ class _SampledBlock:
 
 
 class _RecordedBlock(_SampledBlock):
-    """The same, keeping every message: metrics of each iteration come along, samples are picked
-    from them.
+    """One block of trials that keeps every message. It gets the metrics of every iteration, and
+    picks the samples from them.
     """
 
     def __init__(
@@ -254,8 +256,8 @@ class _RecordedBlock(_SampledBlock):
             n = min(chunk, last - self.k)
             if self.request.metrics:  # users' metrics need the iterates at every sample
                 n = min(n, int(self.request.samples[len(self.error)]) - self.k)
-            made = self.simulation.made
-            self.state, out = program.record(args, made, self.state, np.int64(self.k), n=n)
+            prepared = self.simulation.prepared
+            self.state, out = program.record(args, prepared, self.state, np.int64(self.k), n=n)
             self._keep("step", jax.tree.map(np.asarray, out))
             if self.request.checkpoint.stop.is_set():
                 raise Stopped
@@ -278,7 +280,7 @@ class _RecordedBlock(_SampledBlock):
         self.request.tick(len(error) * len(self.diverged))
 
     def _write(self, which: str, sent: Any, masks: Any) -> None:
-        """What was sent, (n, slots or agents, numbers, trials), into the book by arc or sender."""
+        """Record messages (n, slots or agents, numbers, trials), by arc or by sender."""
         wires = self.simulation.program.traffic[f"recorded {which}"].wires
         length = 1 if which == "first" else None
         masks = iter(masks)
@@ -306,29 +308,18 @@ def _channels(request: RunRequest, recording: Recording) -> tuple[Channel, ...]:
     reach = {Links.GRAPH: graph}
     if request.algorithm.links is Links.TWO_HOP:
         reach[Links.TWO_HOP] = graph.two_hop()
-    first = int(request.algorithm.first_differs)
-    channels: list[Channel] = []
-    for name in recording.names():
-        if name == TRACE or name[-1] == AWAKE:
-            continue
-        which, wire = name
-        span = slice(0, 1) if which == "first" else slice(first, None)
-        over = reach[wire.links]
-        values = recording.read(name)[:, span]
-        channels.append(
-            Channel(
-                round=wire.round,
-                exchange=wire.exchange,
-                kind="push" if wire.pushed else "pull",
-                iterations=np.arange(int(recording.ended.max()))[span],
-                senders=over.senders,
-                receivers=over.receivers,
-                row=np.arange(over.n_arcs) if wire.pushed else over.senders,
-                values=values,
-                awake=recording.read((*name, AWAKE))[:, span] if wire.masked else None,
-            )
+    spans = {"first": slice(0, 1), "step": slice(int(request.algorithm.first_differs), None)}
+    return tuple(
+        recorded_channel(
+            recording,
+            (which, wire),
+            (wire.round, wire.exchange, "push" if wire.pushed else "pull"),
+            reach[wire.links],
+            by_sender=not wire.pushed,
+            span=spans[which],
         )
-    return tuple(channels)
+        for which, wire in recording.exchanges()
+    )
 
 
 def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
@@ -337,7 +328,7 @@ def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
 
 
 def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
-    """From the exchanges that a step really made, per iteration."""
+    """The traffic of an iteration, counted from the exchanges that a step really made."""
     named, dim = simulation.program.traffic, simulation.plan.dim
     # a first iteration that differs is not what later ones cost, unless it is the only one
     which = "first" if simulation.algorithm.first_differs and iterations == 1 else "step"

@@ -1,4 +1,4 @@
-"""Where the simulator keeps links: neighbour slots, agents bucketed by degree.
+"""The places of links in the simulator's arrays: neighbour slots, agents bucketed by degree.
 
 Segment sums cost twice, sparse matrices three times as much as a few unrolled slots. So agents of
 similar degree form a bucket in which everyone has the same number of slots, short ones padded; few
@@ -62,7 +62,7 @@ class Side:
     Slot t of the a-th agent of bucket b is entry offset_b + t · size_b + a of a flat array.
     """
 
-    request: Ints  # (agents,) bucket by bucket: original number
+    order: Ints  # (agents,) bucket by bucket: original number
     buckets: tuple[tuple[int, int, int], ...]  # (first agent, behind the last, width)
     arc: Ints  # (slots,) arc of each flat entry, −1 where padding
     n_slots: int
@@ -74,7 +74,7 @@ class Side:
         widths = bucket_widths(degree)
         widths = np.where(widths > UNROLLED, -(-widths // GROUP) * GROUP, widths)
         bucket = np.searchsorted(widths, degree)
-        request = np.argsort(bucket, kind="stable")
+        order = np.argsort(bucket, kind="stable")
         by_end = np.argsort(ends, kind="stable")
         first = np.concatenate([[0], np.cumsum(degree)])
         meta: list[tuple[int, int, int]] = []
@@ -82,7 +82,7 @@ class Side:
         low = 0
         for b, width in enumerate(widths):
             high = low + int(np.count_nonzero(bucket == b))
-            agents = request[low:high]
+            agents = order[low:high]
             slot = np.arange(width)[:, None]
             inside = slot < degree[agents][None, :]
             place = np.where(inside, first[agents][None, :] + slot, 0)
@@ -90,7 +90,7 @@ class Side:
             meta.append((low, high, int(width)))
             low = high
         arc = np.concatenate(arcs)
-        return Side(request, tuple(meta), arc, len(arc))
+        return Side(order, tuple(meta), arc, len(arc))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Layout:
         senders: Ints,
         receivers: Ints,
         n_agents: int,
-        request: Ints | None = None,
+        order: Ints | None = None,
         *,
         listed: bool = False,
     ) -> Layout:
@@ -119,14 +119,14 @@ class Layout:
         buckets. `listed`: in-slots are a list, receiver by receiver, without padding (native code).
         """
         into, out = Side.of(receivers, n_agents), Side.of(senders, n_agents)
-        if request is None:
-            request = into.request
+        if order is None:
+            order = into.order
         position = np.empty(n_agents, np.int64)
-        position[request] = np.arange(n_agents)
+        position[order] = np.arange(n_agents)
         first = None
         if listed:
             into = replace(into, arc=np.argsort(position[receivers], kind="stable"))
-            degree = np.bincount(receivers, minlength=n_agents)[request]
+            degree = np.bincount(receivers, minlength=n_agents)[order]
             first = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
         flat = np.empty(len(senders), np.int64)
         real = out.arc >= 0
@@ -149,14 +149,14 @@ class Layout:
             "entry": np.where(none, zero_row, flat[arc] if len(arc) else 0).astype(np.int32),
             "source": position[source].astype(np.int32),
             "slot": _slot_numbers(senders, receivers, out, flat, n_out),
-            "own_slot": _own_slots(senders, receivers, n_agents)[request],
-            "width": (np.bincount(senders, minlength=n_agents)[request] + 1).astype(np.uint32),
+            "own_slot": _own_slots(senders, receivers, n_agents)[order],
+            "width": (np.bincount(senders, minlength=n_agents)[order] + 1).astype(np.uint32),
             "real": _row_mask(flat, n_out) if n_out > len(senders) else None,
             "dense": _square_table(senders, receivers, position, flat, zero_row)
             if is_dense
             else None,
-            "from_into": None if listed else _turn(into.request, position),
-            "from_out": _turn(out.request, position),
+            "from_into": None if listed else _turn(into.order, position),
+            "from_out": _turn(out.order, position),
         }
         return Layout(into, out, position, senders, receivers, n_out, flat, tables)
 
@@ -174,7 +174,7 @@ class Layout:
 
 def _owners(side: Side) -> Ints:
     """(slots,) original number of the agent that each flat entry belongs to."""
-    owners = [np.tile(side.request[low:high], width) for low, high, width in side.buckets]
+    owners = [np.tile(side.order[low:high], width) for low, high, width in side.buckets]
     return np.concatenate([np.empty(0, np.int64), *owners])
 
 
@@ -217,11 +217,11 @@ def _square_table(
     return table
 
 
-def _turn(request: Ints, position: Ints) -> NDArray[np.int32] | None:
+def _turn(order: Ints, position: Ints) -> NDArray[np.int32] | None:
     """Index that brings an array in bucket order into canonical order; None where they agree."""
-    there = position[request]
-    if np.array_equal(there, np.arange(len(request))):
+    there = position[order]
+    if np.array_equal(there, np.arange(len(order))):
         return None
-    back = np.empty(len(request), np.int32)
-    back[there] = np.arange(len(request), dtype=np.int32)
+    back = np.empty(len(order), np.int32)
+    back[there] = np.arange(len(order), dtype=np.int32)
     return back

@@ -1,14 +1,16 @@
-"""Loops of the engine as native code: draws, sums over neighbours, gradients of rows (native.c).
+"""Loops of the simulator in C (native.c): draws, sums over neighbours, gradients of rows.
 
-XLA vectorises none of them as well as the machine can. Compiled (compiler.py), they are called
-through XLA's foreign function interface. Without a compiler, or with HUSHGRAD_NATIVE=0, XLA's own
-code does the same work, about half as fast; both agree to rounding, draws bit for bit.
+XLA vectorises none of them as well as the machine can. The system's compiler translates native.c
+once into the user's cache (library.py), and XLA calls it through its foreign function interface.
+Without a compiler, or with HUSHGRAD_NATIVE=0, XLA's own code does the same work, about half as
+fast; both agree to rounding, draws bit for bit.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,18 +18,15 @@ import jax.numpy as jnp
 
 from hushgrad.exchange import Array
 from hushgrad.problems import losses, quadratic
-from hushgrad.simulate.stacked import compiler
+from hushgrad.simulate.stacked.library import load_library
 from hushgrad.simulate.stacked.products import interpret
 
 DRAWS = 1024  # below, a call costs more than it saves
 NUMBERS = 2048  # agents · d, the same
 COLUMNS = 32  # wider matrices XLA multiplies as fast
 
-_FLAGS = (
-    "-O2",
-    "-ffp-contract=fast",
-    f"-DHUSHGRAD_JAX={jax.__version__}",
-)  # of another JAX, made anew
+# The code is made anew for another version of JAX, whose interface may differ.
+_FLAGS = ("-O2", "-ffp-contract=fast", f"-DHUSHGRAD_JAX={jax.__version__}")
 _OPERATIONS = ("uniforms", "mix", "rows", "columns", "misfit", "squares", "logistic", "huber")
 
 
@@ -83,7 +82,7 @@ def columns(A: Array, r: Array) -> Array:
     return jax.ffi.ffi_call("hushgrad_columns", shape)(A, r)
 
 
-# gradients that native.c reads every row for only once, and the names of what they take
+# The gradients in native.c, which reads every row only once, and the names of their arguments.
 _LOSSES = {
     quadratic.misfit_gradient: ("misfit", "M", "z", "sigma"),
     losses.squares_gradient: ("squares", "X", "y", "penalty"),
@@ -111,8 +110,9 @@ def _product(A: Array, x: Array, by_rows: bool) -> Array | None:
 
 @functools.cache
 def is_available() -> bool:
-    """Whether the native code is there; compiles and registers it when first asked."""
-    library = compiler.library("native.c", *_FLAGS, "-I", jax.ffi.include_dir())
+    """Whether there is native code; the first call compiles and registers it."""
+    source = Path(__file__).with_name("native.c")
+    library = load_library(source, *_FLAGS, "-I", jax.ffi.include_dir())
     if library is None:
         return False
     for name in _OPERATIONS:

@@ -1,4 +1,4 @@
-"""A traced function with every agent's matrix times its vector computed in another way.
+"""Traced functions in which each agent's product, matrix times vector, is computed in another way.
 
 XLA multiplies large matrices well; a batch of small ones it leaves to loops of their own, which
 cost more than the numbers in them.
@@ -40,7 +40,7 @@ def written_out(A: Array, x: Array, by_rows: bool) -> Array | None:
 
 
 def _has_custom_rules(jaxpr: Any) -> bool:
-    """Whether it calls functions with rules of their own, which cannot be called again by hand."""
+    """Whether a trace calls functions with rules of their own, which cannot be evaluated again."""
     return any(
         equation.primitive.name.startswith("custom_")
         or (equation.primitive.name == "jit" and _has_custom_rules(equation.params["jaxpr"].jaxpr))
@@ -75,11 +75,11 @@ def _evaluate(
 
 
 def _own(product: Product, given: Sequence[Any], parameters: Any) -> Array | None:
-    """The product of every agent's matrix with its vector, if it is one."""
+    """The product of every agent's matrix with its vector; None for any other product."""
     (contracted, batch) = parameters["dimension_numbers"]
-    request = (0, 1) if given[0].ndim == 3 else (1, 0)
-    A, x = (given[n] for n in request)
+    order = (0, 1) if given[0].ndim == 3 else (1, 0)
+    A, x = (given[n] for n in order)
     if batch != ((0,), (0,)) or (A.ndim, x.ndim) != (3, 2) or A.dtype != jnp.float64:
         return None
-    (axis,) = contracted[request[0]]
+    (axis,) = contracted[order[0]]
     return product(A, x, axis == 1) if axis in (1, 2) else None

@@ -1,4 +1,4 @@
-"""The simulator: one compiled loop over iterations, driven from Python sample by sample.
+"""The compiled loop over iterations, which driver.py calls sample by sample.
 
 A run compiles three small programs, whatever its length: the first iteration where it differs, a
 block of samples (each a dynamic number of iterations, then the metrics), and, for transcripts, a
@@ -29,9 +29,16 @@ from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.stacked import native
-from hushgrad.simulate.stacked.agents import Recorder, StackedAgents
-from hushgrad.simulate.stacked.constants import LoopConstants, Made, Plan, SeenTraffic, Wishes
+from hushgrad.simulate.stacked.agents import StackedAgents
+from hushgrad.simulate.stacked.constants import (
+    LoopConstants,
+    Plan,
+    Prepared,
+    SeenTraffic,
+    StepNeeds,
+)
 from hushgrad.simulate.stacked.layout import Layout
+from hushgrad.simulate.stacked.recorder import Recorder
 
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
@@ -42,7 +49,7 @@ _OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": Fa
 
 @dataclass(frozen=True)
 class TrialBlock:
-    """What the compiled block gives back, as NumPy."""
+    """The metrics of a block of samples, as NumPy."""
 
     error: NDArray[np.float64]  # (samples, trials)
     consensus: NDArray[np.float64]  # (samples, trials)
@@ -53,7 +60,7 @@ class Program:
 
     def __init__(self, algorithm: Algorithm, plan: Plan):
         self.algorithm, self.plan = algorithm, plan
-        # what a step, and a first one that differs, were seen to send; recorders also note wires
+        # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
         self.init = jax.jit(self._init, compiler_options=_OPTIONS)
         self.first = jax.jit(self._first, compiler_options=_OPTIONS)
@@ -69,29 +76,29 @@ class Program:
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
         agent = StackedAgents(
-            self._environment(args, state, self.algorithm.first), jnp.zeros((), int)
+            self._constants(args, state, self.algorithm.first), jnp.zeros((), int)
         )
         state = drive(self.algorithm.first(agent, state), agent.answer)
         self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
 
-    def _prepare(self, args: Any, state: Any) -> Made:
-        return self._environment(args, state, self.algorithm.step).made
+    def _prepare(self, args: Any, state: Any) -> Prepared:
+        return self._constants(args, state, self.algorithm.step).prepared
 
-    def _environment(
-        self, args: Any, state: Any, step: Any, made: Made | None = None
+    def _constants(
+        self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
     ) -> LoopConstants:
-        """Everything the step will ask for, found in a dry run, made outside the loop."""
-        noted: list[Wishes] = []
+        """The arrays that the step will ask for, noted in a dry run and made before the loop."""
+        noted: list[StepNeeds] = []
 
         def dry(state: Any) -> Any:
             agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
             state = drive(step(agent, state), agent.answer)
-            noted.append(agent.env.noted)
+            noted.append(agent.constants.noted)
             return state
 
         jax.eval_shape(dry, state)
-        return LoopConstants(self.plan, args, noted[0], made)
+        return LoopConstants(self.plan, args, noted[0], prepared)
 
     def _step(self, agent: StackedAgents, state: Any) -> Any:
         state = drive(self.algorithm.step(agent, state), agent.answer)
@@ -111,10 +118,10 @@ class Program:
         return off, apart
 
     def _block(
-        self, args: Any, made: Made, state: Any, k: Any, stride: Any, n: Any
+        self, args: Any, prepared: Prepared, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
         """N samples from iteration k on, each after `stride` iterations."""
-        constants = self._environment(args, state, self.algorithm.step, made)
+        constants = self._constants(args, state, self.algorithm.step, prepared)
         trials = self.plan.n_trials
 
         def iterate(k: Any, carry: Any) -> Any:
@@ -123,7 +130,7 @@ class Program:
             return self._packed(state), carry[1] + agent.awake
 
         def twice(half: Any, carry: Any) -> Any:
-            # what the first leaves and the second takes need not be copied
+            # the second iteration takes the arrays that the first leaves, without a copy
             return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
 
         def sample(s: Any, carry: Any) -> Any:
@@ -143,7 +150,7 @@ class Program:
         return lax.fori_loop(0, n, sample, (state, jnp.zeros(trials), room, room))
 
     def _kept(self, args: Any, agent: Recorder, state: Any) -> tuple[Any, ...]:
-        """What is kept of an iteration: messages, who was awake, metrics, the iterates."""
+        """The record of an iteration: messages, the links awake, metrics, the iterates."""
         return (
             agent.wire,
             agent.masks,
@@ -152,13 +159,13 @@ class Program:
         )
 
     def _record_first(self, args: Any, state: Any) -> Any:
-        agent = Recorder(self._environment(args, state, self.algorithm.first), jnp.zeros((), int))
+        agent = Recorder(self._constants(args, state, self.algorithm.first), jnp.zeros((), int))
         state = drive(self.algorithm.first(agent, state), agent.answer)
         self.traffic["recorded first"] = agent.traffic
         return state, self._kept(args, agent, state)
 
-    def _record(self, args: Any, made: Made, state: Any, k: Any, n: int) -> Any:
-        constants = self._environment(args, state, self.algorithm.step, made)
+    def _record(self, args: Any, prepared: Prepared, state: Any, k: Any, n: int) -> Any:
+        constants = self._constants(args, state, self.algorithm.step, prepared)
 
         def iterate(state: Any, k: Any) -> Any:
             agent = Recorder(constants, k)
@@ -199,13 +206,13 @@ class Simulation:
             and native.is_available()
         )
         one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents, listed=listed)
-        self.request, self.position = one_hop.into.request, one_hop.position
+        self.order, self.position = one_hop.into.order, one_hop.position
         self.layouts = {Links.GRAPH: one_hop}
         two_hop = None
         if algorithm.links is Links.TWO_HOP:
             two_hop = graph.two_hop()
             self.layouts[Links.TWO_HOP] = Layout.of(
-                two_hop.senders, two_hop.receivers, graph.n_agents, self.request, listed=listed
+                two_hop.senders, two_hop.receivers, graph.n_agents, self.order, listed=listed
             )
         self.plan = Plan(
             sides=tuple(
@@ -221,7 +228,7 @@ class Simulation:
             listed=listed,
         )
         self.program = _program(algorithm, self.plan)
-        self.made: Made | None = None  # once a state is there to prepare for
+        self.prepared: Prepared | None = None  # once a state is there to prepare for
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, two_hop)
 
@@ -232,12 +239,12 @@ class Simulation:
         sending: dict[Any, Any] = {}
         for letter, kind in self.algorithm.needs.items():
             weights = network.weights(kind)
-            own[letter] = weights.own[self.request]
+            own[letter] = weights.own[self.order]
             on_arcs = {Links.GRAPH: {letter: weights.links}}
             if two_hop is not None:
                 direct, square, own_square = two_hop_weights(network, two_hop, kind)
                 on_arcs[Links.TWO_HOP] = {letter: direct, letter + "2": square}
-                own[letter + "2"] = own_square[self.request]
+                own[letter + "2"] = own_square[self.order]
             for links, named in on_arcs.items():
                 for name, values in named.items():
                     receiving[links, name] = self.layouts[links].receiving(values)
@@ -249,7 +256,7 @@ class Simulation:
         ungroup = np.empty(graph.n_agents, np.int32)
         ungroup[np.concatenate(where)] = np.arange(graph.n_agents)
         arrays = {
-            "agents": self.request.astype(np.uint32),
+            "agents": self.order.astype(np.uint32),
             "trial_key": trial_keys(seed, self.trials),
             "tables": {links: layout.tables for links, layout in self.layouts.items()},
             "own": own,
@@ -264,27 +271,27 @@ class Simulation:
             arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
         masks = seeded_masks(self.algorithm, network, problem.dim, seed=seed, trials=self.trials)
         if masks is not None:
-            arrays["mask"] = jax.tree.map(lambda part: part[self.request], masks)
+            arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
         return jax.tree.map(jnp.asarray, arrays)
 
     def _group(self, problem: Problem, group: Any) -> Any:
-        request = self.request if len(problem.groups) == 1 else np.arange(len(group.agents))
-        if not self.plan.per_trial and np.array_equal(request, np.arange(len(request))):
+        order = self.order if len(problem.groups) == 1 else np.arange(len(group.agents))
+        if not self.plan.per_trial and np.array_equal(order, np.arange(len(order))):
             return group.data  # not copied: it may be most of the memory
         if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
             return jax.tree.map(
-                lambda leaf: np.moveaxis(leaf[self.trials][:, request], 0, -1), group.data
+                lambda leaf: np.moveaxis(leaf[self.trials][:, order], 0, -1), group.data
             )
-        return jax.tree.map(lambda leaf: leaf[request], group.data)
+        return jax.tree.map(lambda leaf: leaf[order], group.data)
 
     # ---- driving, each call within jax.enable_x64
 
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
-        stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.request].transpose(1, 2, 0)))
+        stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
         state = self.program.init(self.args, stacked)
-        if self.made is None:
-            self.made = self.program.prepare(self.args, state)
+        if self.prepared is None:
+            self.prepared = self.program.prepare(self.args, state)
         return state
 
     def estimates(self, state: Any) -> NDArray[np.float64]:
@@ -301,6 +308,6 @@ class Simulation:
     ) -> tuple[Any, NDArray[np.float64], TrialBlock]:
         """N ≤ SAMPLES samples; also the messages on links that only sometimes wake, (trials,)."""
         state, awake, off, apart = self.program.block(
-            self.args, self.made, state, np.int64(k), np.int64(stride), np.int64(n)
+            self.args, self.prepared, state, np.int64(k), np.int64(stride), np.int64(n)
         )
         return state, np.asarray(awake), TrialBlock(np.asarray(off)[:n], np.asarray(apart)[:n])

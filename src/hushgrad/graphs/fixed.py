@@ -1,0 +1,77 @@
+"""Graphs with a fixed shape: rings, rows, stars, grids and their like."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushgrad.errors import GraphError
+from hushgrad.graphs.checks import MOST_AGENTS, check_count
+from hushgrad.graphs.graph import Graph, cycle, graph_of_arcs, link_keys, pairs_at, undirected
+from hushgrad.graphs.outside import from_edges
+
+
+def ring(n_agents: int) -> Graph:
+    """Agents in a circle, each linked with the next. Two agents share one link, one agent has none.
+
+    >>> ring(5)
+    Graph(5 agents, 5 links)
+    """
+    n = check_count("ring", "n_agents", n_agents, 1)
+    return cycle(np.arange(n))
+
+
+def path(n_agents: int) -> Graph:
+    """Agents in a row, each linked with the next."""
+    n = check_count("path", "n_agents", n_agents, 1)
+    return undirected(n, np.arange(n - 1), np.arange(1, n))
+
+
+def star(n_agents: int) -> Graph:
+    """Agent 0 linked with every other one."""
+    n = check_count("star", "n_agents", n_agents, 1)
+    return undirected(n, np.zeros(n - 1, dtype=np.int64), np.arange(1, n))
+
+
+def complete(n_agents: int) -> Graph:
+    """Every agent linked with every other one."""
+    n = check_count("complete", "n_agents", n_agents, 1)
+    return undirected(n, *pairs_at(np.arange(n * (n - 1) // 2)))
+
+
+def grid(rows: int, columns: int) -> Graph:
+    """Agents on a rectangle, linked with those beside, above and below; agent r * columns + c."""
+    r = check_count("grid", "rows", rows, 1)
+    c = check_count("grid", "columns", columns, 1)
+    if r * c > MOST_AGENTS:
+        raise GraphError(
+            f"grid needs at most {MOST_AGENTS} agents, but rows * columns = {r * c}. "
+            "Pass fewer rows or columns."
+        )
+    at = np.arange(r * c).reshape(r, c)
+    starts = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    ends = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    return undirected(r * c, starts, ends)
+
+
+def paper() -> Graph:
+    """Five agents in a ring with the chord 0-2, for the paper's experiments.
+
+    The drawing of the paper's five-agent graph is not in its source, so this one is ours.
+    """
+    return from_edges([(0, 1), (1, 2), (2, 3), (3, 4), (0, 4), (0, 2)])
+
+
+def exponential(n_agents: int, is_directed: bool = True) -> Graph:
+    """Agent i sends to the agents i + 1, i + 2, i + 4, i + 8, … (modulo n_agents).
+
+    All in- and out-degrees are equal, so that uniform weights are doubly stochastic although the
+    arcs are one-way. ``is_directed=False`` adds the way back to every arc.
+    """
+    n = check_count("exponential", "n_agents", n_agents, 1)
+    hops = 2 ** np.arange((n - 1).bit_length())
+    senders = np.repeat(np.arange(n), len(hops))
+    receivers = (senders + np.tile(hops, n)) % n
+    if is_directed:
+        return graph_of_arcs(n, senders, receivers, is_directed=True)
+    low, high = np.divmod(np.unique(link_keys(n, senders, receivers)), n)
+    return undirected(n, low, high)

@@ -1,0 +1,173 @@
+"""Sums over each agent's neighbours: the products A u of the stacked simulator.
+
+`StackedAgents` answers exchanges with them, the recorder adds up messages with them. The same sum
+is formed in one of three ways: slot by slot in XLA, by native code, or as a dense product.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from hushgrad.exchange import Array, Columns, Links, Matrix, Public, Shares, Square
+from hushgrad.simulate.stacked import native
+from hushgrad.simulate.stacked.constants import LoopConstants, take
+from hushgrad.simulate.stacked.layout import GROUP, UNROLLED
+
+type Parts = Sequence[tuple[Matrix, Array]]
+type Cut = Callable[[Array], Array]  # the rows of a flat slot array that belong to one slot
+
+
+class NeighbourSums:
+    """Products of the matrices of a run with stacked vectors."""
+
+    def __init__(self, constants: LoopConstants):
+        self._constants = constants
+
+    def total(self, parts: Parts) -> Array:
+        """Σ_parts A u, each agent's own link included."""
+        hold = self._constants.hold
+        total: Any = None
+        public: dict[Matrix, Array] = {}  # A u + A v + A² w is A (u + v + A w): links read once
+        by_links: dict[Links, list[tuple[Matrix, Array]]] = {}
+        for matrix, vector in parts:
+            if isinstance(matrix, Public):
+                public[matrix] = hold(public[matrix] + vector) if matrix in public else vector
+            elif matrix.links is Links.NONE:
+                total = vector if total is None else total + vector
+            elif not isinstance(matrix, Square):
+                by_links.setdefault(matrix.links, []).append((matrix, vector))
+        for matrix, vector in parts:
+            if isinstance(matrix, Square):
+                within = self._apply([(matrix.of, vector)], Links.GRAPH, public.get(matrix.of))
+                public[matrix.of] = hold(within)
+        if public:
+            by_links[Links.GRAPH] = [*public.items(), *by_links.get(Links.GRAPH, [])]
+        for links, own in by_links.items():
+            total = self._apply(own, links, total)
+        return total
+
+    def _apply(self, parts: Parts, links: Links, plain: Array | None = None) -> Array:
+        """Σ_parts A u over one kind of links, own link included, in one pass over the slots; plus
+        `plain`.
+        """
+        dense = self._constants.table(links, "dense")
+        private = any(isinstance(matrix, Shares) for matrix, _ in parts)
+        if dense is not None and self._constants.plan.n_trials == 1 and not private:
+            return self._apply_dense(parts, links, dense, plain)
+        if self._constants.plan.listed:
+            return self._apply_native(parts, links, plain)
+        neighbour = self._constants.table(links, "neighbour")
+        entry = self._constants.table(links, "entry")
+        vector = parts[0][1]
+        shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
+        weights = [self._receiving(matrix, links, entry) for matrix, _ in parts]
+
+        def slot(cut: Cut) -> Array:
+            total: Any = None
+            for (matrix, vector), weight in zip(parts, weights, strict=True):
+                if isinstance(matrix, Shares):
+                    term = take(vector[1], cut(entry))
+                else:
+                    term = cut(weight) * take(vector, cut(neighbour))
+                total = term if total is None else total + term
+            return total
+
+        total = sum_slots(self._constants.buckets(links, out=False), slot, shape)
+        turn = self._constants.table(links, "from_into")
+        total = total if turn is None else take(total, turn)
+        for matrix, vector in parts:
+            total = total + self.own(matrix, vector)
+        return total if plain is None else total + plain
+
+    def _apply_native(self, parts: Parts, links: Links, plain: Array | None) -> Array:
+        """The sum of `_apply` by native code: a public and a private matrix in each pass."""
+        args, total = self._constants.args, plain
+        public = [
+            (args["own"][A.name], args["receiving"][links, A.name], u)
+            for A, u in parts
+            if isinstance(A, Public)
+        ]
+        private = [(A.own, A.out, u) for A, u in parts if isinstance(A, Columns)]
+        for at_links, at_senders in itertools.zip_longest(public, private):
+            total = native.mix(self._list(links), public=at_links, private=at_senders, plain=total)
+        for own, out in (u for A, u in parts if isinstance(A, Shares)):
+            total = self.collect(out, own if total is None else total + own, links)
+        return total
+
+    def _list(self, links: Links) -> dict[str, Array]:
+        """The list of neighbours that native code reads."""
+        names = ("first", "neighbour", "entry")
+        return {name: self._constants.table(links, name) for name in names}
+
+    def collect(self, messages: Array, own: Array, links: Links) -> Array:
+        """`own` (agents, d, trials), plus the messages (out-slots, d, trials) to each agent."""
+        entry = self._constants.table(links, "entry")
+        if self._constants.plan.listed:
+            by_entry = {**self._list(links), "neighbour": entry}
+            return native.mix(by_entry, public=(None, None, messages), plain=own)
+        received = sum_slots(
+            self._constants.buckets(links, out=False),
+            lambda cut: take(messages, cut(entry)),
+            own.shape[1:],
+        )
+        turn = self._constants.table(links, "from_into")
+        return own + (received if turn is None else take(received, turn))
+
+    def _apply_dense(self, parts: Parts, links: Links, dense: Array, plain: Array | None) -> Array:
+        """The sum of `_apply` where most pairs are linked: dense matrices, gathered from slots."""
+        total: Any = 0.0 if plain is None else plain
+        for matrix, vector in parts:
+            if isinstance(matrix, Columns):
+                rows = matrix.out[:, 0, 0]
+            else:
+                assert isinstance(matrix, Public)
+                rows = self._constants.args["sending"][links, matrix.name]
+            total = total + (take(rows, dense) @ vector[:, :, 0])[:, :, None]
+            total = total + self.own(matrix, vector)
+        return total
+
+    def _receiving(self, matrix: Matrix, links: Links, entry: Array) -> Array:
+        """(in-slots, 1, trials or 1) weights as the receivers apply them."""
+        if isinstance(matrix, Public):
+            return self._constants.args["receiving"][links, matrix.name][:, None, None]
+        return take(matrix.out, entry) if isinstance(matrix, Columns) else None
+
+    def own(self, matrix: Matrix, vector: Array) -> Array:
+        """The product on an agent's link to itself."""
+        if isinstance(matrix, Shares):
+            return vector[0]
+        if isinstance(matrix, Columns):
+            return matrix.own * vector
+        if isinstance(matrix, Public):
+            return self._constants.args["own"][matrix.name][:, None, None] * vector
+        if isinstance(matrix, Square):
+            return self._constants.args["own"][matrix.of.name + "2"][:, None, None] * vector
+        return vector
+
+
+def sum_slots(buckets: Any, term: Callable[[Cut], Array], shape: tuple[int, ...]) -> Array:
+    """Σ over each agent's slots of `term`, bucket by bucket."""
+    sums: list[Array] = []
+    offset = 0
+    for low, high, width in buckets:
+        n = high - low
+
+        def slot(t: Any, offset: int = offset, n: int = n) -> Array:
+            return term(lambda rows: lax.dynamic_slice_in_dim(rows, offset + t * n, n))
+
+        def group(g: Any, total: Array, slot: Any = slot) -> Array:
+            return sum((slot(g * GROUP + t) for t in range(GROUP)), start=total)
+
+        if width == 0:
+            sums.append(jnp.zeros((n, *shape)))
+        elif width <= UNROLLED:
+            sums.append(sum((slot(t) for t in range(1, width)), start=slot(0)))
+        else:
+            sums.append(lax.fori_loop(0, width // GROUP, group, jnp.zeros((n, *shape))))
+        offset += width * n
+    return sums[0] if len(sums) == 1 else jnp.concatenate(sums)
