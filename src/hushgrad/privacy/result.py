@@ -1,4 +1,4 @@
-"""The result of an audit as users have it: printed, drawn as a page, written as JSON and read back."""
+"""The result of an audit for its users: printed, drawn as a page, written as JSON and read back."""
 
 from __future__ import annotations
 
