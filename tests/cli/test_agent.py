@@ -16,7 +16,7 @@ from hushgrad.cli import app
 from hushgrad.console import say
 from hushgrad.network.config.file import load_config
 from hushgrad.network.deployed import Agent
-from hushgrad.network.ops.command import Progress, plain_options
+from hushgrad.network.ops.command import StatusLine, plain_options
 from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.position import read_position
 
@@ -283,7 +283,7 @@ def test_the_line_tells_where_it_is_and_whom_it_waits_for(pair):
     agent = Agent(load_config(pair.files["ann"]))
     agent.stats.connected = {"bob": False}
     agent.stats.missing = lambda: ["bob"]
-    line = Progress(agent)
+    line = StatusLine(agent)
     assert line() == ("ann  iteration 0 of 60  round 0  0 rounds/s  peers 0/1  waiting for bob")
     agent.stats.connected["bob"] = True
     agent.stats.iteration, agent.stats.round, agent.stats.rounds = 20, 40, 41
