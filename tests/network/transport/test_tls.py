@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.network.deployed import SLOW_ROUNDS, Agent
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.frames import HEADER, FrameKind
 from hushgrad.network.rounds import Rounds
@@ -143,28 +142,6 @@ def test_an_objective_that_takes_its_time_does_not_silence_the_heartbeats(
         for (_, reason), count in agent.stats.reconnects.items():
             lost[reason] += count
     assert lost["silent"] <= 4  # once, at both ends of both links: then it is known
-
-
-def test_turns_that_are_slow_now_and_then_are_found_to_be_slow(tmp_path):
-    """A gradient in every second round, or in every eighth; but hiccups are forgiven."""
-    config, *_ = agent_network.configs(
-        tmp_path, hg.AugDGM(), hg.Network(hg.graphs.ring(3)), dim=1, iterations=1, tls=False
-    )
-
-    def after(quick, times, slow=0.5):
-        agent = Agent(config, gradient=lambda x: x)
-        for _ in range(times):
-            agent._judge(slow)
-            for _ in range(quick):
-                agent._judge(0.01)
-        return agent._slow_rounds >= SLOW_ROUNDS
-
-    assert after(quick=0, times=3)
-    assert after(quick=1, times=5)
-    assert after(quick=7, times=8)
-    assert not after(quick=0, times=2)
-    assert not after(quick=20, times=1000)
-    assert after(quick=20, times=1, slow=1.1 * config.heartbeat)
 
 
 def test_a_link_is_as_patient_as_its_slower_end(tmp_path, keys):
