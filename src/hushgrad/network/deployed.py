@@ -370,7 +370,7 @@ class Agent:
                 while not all(p.knows_finished for p in session.peers.values()):
                     await hub.change()
         except (TimeoutError, AgentError):
-            log.debug("left without the last farewell")
+            log.debug("the agent ended before all neighbours knew that all have finished")
 
 
 def _diameter(run: RunConfig) -> int | None:

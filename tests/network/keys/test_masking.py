@@ -125,7 +125,7 @@ def test_where_nothing_is_masked_the_gradient_is_the_objectives(keys, algorithm)
 
 
 def test_a_partner_that_is_missing_or_another_is_named(keys):
-    with pytest.raises(ConfigError, match=r"agent 0 masks with agent \d, but there is no"):
+    with pytest.raises(ConfigError, match=r"agent 0 shares a mask with agent \d, but there is no"):
         mask_of(config(keys, 0, partners=()))
     one = config(keys, 0)
     wrong = replace(one.partners[0], name="agent-6" if one.partners[0].number != 6 else "agent-5")

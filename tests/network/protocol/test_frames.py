@@ -109,7 +109,7 @@ def altered(**changes):
         ({"version": 1}, "version 2"),
         ({"kind": 0}, "no frame of kind 0"),
         ({"kind": 77}, "no frame of kind 77"),
-        ({"zero": 1}, "in the place of zero"),
+        ({"zero": 1}, "in place of zero"),
         ({"length": 12}, "whole float64"),
         ({"length": 2**63}, "at most"),
         ({"flags": 256}, "flags up to 255"),

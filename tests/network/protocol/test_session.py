@@ -213,7 +213,7 @@ def test_an_old_copy_of_a_neighbour_is_refused():
     accept(here, content(1, 5))
     reason, text = refusal(greet, here, at(1, 4))
     assert reason == "old copy"
-    assert "bob stands at round 4, but its round 5 is here" in text
+    assert "bob is at round 4, but its round 5 is here" in text
     reason, text = refusal(greet, at(0, 5), session(1))
     assert reason == "old copy"
 

@@ -578,7 +578,7 @@ def test_old_copies_do_not_come_back_in(tmp_path):
     network_of_nodes.nodes[0].state.close()
     shutil.rmtree(tmp_path / "0")
     (tmp_path / "backup").rename(tmp_path / "0")
-    with pytest.raises(WireError, match="0 stands at round 3, but its round 5 is here") as refused:
+    with pytest.raises(WireError, match="0 is at round 3, but its round 5 is here") as refused:
         network_of_nodes.start(0)
     assert refused.value.reason == "old copy"
     old, new = network_of_nodes.nodes[0].session, network_of_nodes.nodes[1].session

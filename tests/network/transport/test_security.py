@@ -269,7 +269,7 @@ def test_who_answers_at_a_neighbours_address_must_be_the_neighbour(
     assert records
     if "certificate" in reasons:  # someone else, and not only a service that is away
         told = [r.getMessage() for r in records if r.levelno == logging.WARNING]
-        assert any("does not show its certificate: " in text for text in told)
+        assert any("does not show the certificate of agent-" in text for text in told)
 
 
 # ---- crowds
