@@ -39,13 +39,15 @@ def keys(tmp_path_factory):
 
 @pytest.fixture
 def write_network(tmp_path, keys):
-    """A crew and its twin, which shares its secrets; what they started is ended."""
+    """A network and its twin with the same secrets; ends their processes afterwards."""
     made = []
 
     def pair(algorithm, **options):
         if algorithm["name"] == "AsynDGM":
             options["n_links"] = len(options.get("edges", process_network.RING))
-        network = process_network.write_network(tmp_path / "crew", algorithm, keys=keys, **options)
+        network = process_network.write_network(
+            tmp_path / "network", algorithm, keys=keys, **options
+        )
         made.extend([network, process_network.twin(network, tmp_path / "twin")])
         return made
 
@@ -58,8 +60,10 @@ def write_network(tmp_path, keys):
 
 
 def torment(network, rng, kills):
-    """kill -9, `kills` times: one agent or several, now or after some rounds, by us or by itself in
-    the middle of writing its journal; restarted at once or later, in any order.
+    """Kill agents by kill -9, `kills` times, and start them again.
+
+    A kill hits one agent or several, now or after some rounds, from outside or in the middle of a
+    write to the journal. Restarts come at once or later, in any order.
     """
     done = 0
     while done < kills:
@@ -87,7 +91,7 @@ def torment(network, rng, kills):
 
 
 def assert_same_lives(network, twin, iterations):
-    """All that was ever sent, and every iterate, is what the twin sent and was."""
+    """Check that every message and every iterate equals the twin's."""
     for tape, calm in zip(network.tapes(), twin.tapes(), strict=True):
         assert sorted(calm.iterates) == list(range(iterations + 1))
         assert all(len(digests) == 1 for digests in calm.sent.values())
@@ -180,8 +184,8 @@ cp {state}/result.* {state}/..
 
 
 def test_a_disk_that_is_really_full_stops_an_agent_and_a_larger_one_lets_it_go_on(write_network):
-    # d = 600, so that one slot of the journal fits into the disk, and the other does not
-    # and the result where it is unless told otherwise: on the same disk
+    # d = 600, so that one slot of the journal fits on the disk, and two do not;
+    # the result is at its default place, on the same disk
     network, twin = write_network(
         ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=20, dim=600, result="state/result"
     )
@@ -230,7 +234,7 @@ def test_a_process_that_stands_still_for_a_while_is_waited_for(write_network):
 
 
 def resident(process):
-    """Bytes that a process holds."""
+    """The memory of a process in bytes."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -267,7 +271,7 @@ def test_a_slow_neighbour_costs_waiting_not_memory(write_network):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, keys):
-    """The iterates of a run that nothing disturbs."""
+    """The iterates of a run without faults."""
     life = random_crashes.Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
     results = asyncio.run(life.run())
     assert {r.status for r in results} == {Status.DONE}
@@ -275,7 +279,7 @@ def calm(tmp_path_factory, keys):
 
 
 def through(life, proxy):
-    """Let agent 0 dial agent 1 through a proxy; there is no other way between them."""
+    """Let agent 0 dial agent 1 through a proxy; they have no other connection."""
     for j, other, address in ((0, 1, proxy.address), (1, 0, None)):
         neighbours = tuple(
             replace(n, address=address) if n.number == other else n
@@ -422,7 +426,7 @@ def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, cal
     assert life.iterates == calm
 
 
-# ---- and who started them
+# ---- the program that starts agents
 
 
 STUDY = """
@@ -453,14 +457,14 @@ def agents_of(directory):
     """The processes whose files are in the cache."""
     found = []
     for place in Path("/proc").iterdir():
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the process has just ended
             if place.name.isdecimal() and f"{directory}/cache" in (place / "cmdline").read_text():
                 found.append(int(place.name))
     return sorted(found)
 
 
 @pytest.mark.slow
-def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
+def test_kills_of_agents_and_of_the_program_that_started_them_leave_no_trace(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     calm = run_study(tmp_path, "--save", str(tmp_path / "calm"))
     _, said = calm.communicate(timeout=120)

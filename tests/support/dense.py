@@ -32,7 +32,7 @@ class Coins:
         return float(draws.uniforms(key, (np.array([k], np.uint32), np.zeros(1, np.uint32)))[0])
 
     def B(self, k, support, stream=Stream.SPLIT):
-        """support[i, j]: j may give to i; slots count an agent's receivers in order of number."""
+        """B^k, where support[i, j] allows j to send to i; slots follow the receivers' numbers."""
         B = np.zeros((self.m, self.m))
         for j in range(self.m):
             for slot, i in enumerate(np.flatnonzero(support[:, j])):

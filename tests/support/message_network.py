@@ -1,4 +1,4 @@
-"""A network of agents without I/O but their journals, for tests: any order of events, any crash."""
+"""A network of agents whose only I/O is the journal: events and crashes come in any order."""
 
 import random
 from dataclasses import replace
@@ -22,7 +22,7 @@ from hushgrad.network.state.journal import StateDirectory
 
 
 class Node:
-    """One agent: what survives is in its directory."""
+    """One agent; only its directory survives a crash."""
 
     def __init__(
         self, local, run, x0, directory, near, *, noisy=None, seed=None, durability="process"
@@ -31,7 +31,7 @@ class Node:
         exact = local.gradient
 
         def gradient(x):
-            """If noisy, an objective that never repeats itself to the bit."""
+            """The gradient; if noisy, no two calls give the same bits."""
             return exact(x) * (1 + (0 if noisy is None else 1e-15 * noisy.choice((-1, 0, 1))))
 
         draws = local.draws if seed is None else SeededDraws(trial_keys(seed, [0]), local.number)
@@ -50,7 +50,7 @@ class Node:
 
     def begin(self):
         self.rounds.begin()
-        assert len(self.rounds.frames) <= 2  # more nobody can ask for
+        assert len(self.rounds.frames) <= 2  # no neighbour can ask for older ones
         self.session.restore(
             self.rounds.frames, self.rounds.consumed, self.rounds.machine.outbox.sizes
         )
@@ -58,7 +58,7 @@ class Node:
             self.session.finish()
 
     def advance(self):
-        """Consume the present round; the frames of the next, if there is one."""
+        """Consume the present round; returns the frames of the next, if there is one."""
         if self.rounds.advance(self.session.take()):
             self.kept[self.rounds.machine.k] = self.rounds.machine.x.copy()
         if self.rounds.status is not None:
@@ -75,13 +75,13 @@ class Node:
 
 
 class MessageNetwork:
-    """Nodes, links that deliver in order, and a clock that is a random number generator."""
+    """Nodes and links that deliver in order; a random number generator picks each next event."""
 
     def __init__(self, directory, algorithm, problem, network, x0, *, iterations, seed, **node):
         self.rng = random.Random(seed)
         self.directory, self.x0, self.node = directory, np.asarray(x0), node
         self.run = RunConfig(
-            id="pond", algorithm=algorithm, iterations=iterations, dim=problem.dim,
+            id="messages", algorithm=algorithm, iterations=iterations, dim=problem.dim,
             n_agents=network.n_agents,
         )  # fmt: skip
         self.locals = local_agents(algorithm, problem, network, seed=5, trial=0)
@@ -120,7 +120,7 @@ class MessageNetwork:
         self.resent += len(self.wires[i, j]) + len(self.wires[j, i])
 
     def crash(self, j):
-        """What was not written is lost."""
+        """Crash an agent: everything that it has not written is lost."""
         node = self.nodes[j]
         self.kept[j] |= node.kept
         node.state.close()
@@ -128,7 +128,7 @@ class MessageNetwork:
         self.start(j)
 
     def step(self, crash_rate):
-        """One event: an agent goes on, a frame arrives, or a crash."""
+        """One event: an agent advances, a frame arrives, or an agent crashes."""
         j = self.rng.randrange(len(self.nodes))
         node = self.nodes[j]
         if self.rng.random() < crash_rate:
@@ -149,7 +149,7 @@ class MessageNetwork:
                 node.hear(i, self.wires[i, j].pop(0))
 
     def live(self, *, crash_rate=0.0, until=10**6):
-        """To the end; gives x^1 … x^K (K, agents, d)."""
+        """Run to the end; returns x^1 … x^K (K, agents, d)."""
         for _ in range(until):
             if all(node.rounds.status is not None for node in self.nodes):
                 break
@@ -163,7 +163,7 @@ class MessageNetwork:
 
 
 def reference(algorithm, problem, network, x0, iterations):
-    """The same without links, journals and crashes."""
+    """The same run without links, journals and crashes."""
     kept = []
     hg.run(
         algorithm, problem, network, iterations=iterations, record_every=1, x0=x0, seed=5,

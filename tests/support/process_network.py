@@ -1,4 +1,4 @@
-"""Agents as processes of their own, from keys and files on disk, with a tape each (tapped.py)."""
+"""Agents as processes, from keys and files on disk; each records a tape (recorded_agent.py)."""
 
 import multiprocessing
 import os
@@ -18,8 +18,8 @@ from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.journal import StateDirectory
 from support import recorded_agent
 
-# forked from one process that has imported everything: a start costs milliseconds
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which must have no threads
+# processes are forked from one that has imported everything, so a start costs milliseconds
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process that forks must have no threads
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["hushgrad.network.ops.command"])
 
@@ -46,7 +46,7 @@ def name(j):
 
 
 def ports(n):
-    """Free ports below those that outgoing connections take, so that they stay free meanwhile."""
+    """Free ports below the range of outgoing connections, so that they stay free."""
     found = []
     while len(found) < n:
         port = random.SystemRandom().randrange(15_000, 32_000)
@@ -61,7 +61,7 @@ def ports(n):
 
 @dataclass
 class Tape:
-    """What one agent said and was, over all its incarnations."""
+    """The messages and the iterates of one agent, over all its incarnations."""
 
     sent: dict[tuple[int, int], set[str]]  # (receiver, round) → digests
     iterates: dict[int, set[str]]  # k → bits of θ̂
@@ -125,7 +125,7 @@ class ProcessNetwork:
         return [self.tape(j) for j in range(self.n_agents)]
 
     def wait_for_tape(self, j, count):
-        """Until there are so many more bytes on an agent's tape."""
+        """Wait until an agent has written `count` more bytes to its tape."""
         tape = self.directory / name(j) / "tape"
         tape.touch()
         goal = tape.stat().st_size + count
@@ -145,14 +145,14 @@ class ProcessNetwork:
         while not condition():
             if time.monotonic() > deadline:
                 for j in filter(self.is_running, range(self.n_agents)):
-                    self.send(j, signal.SIGUSR1)  # it writes where it stands into its log
+                    self.send(j, signal.SIGUSR1)  # the process writes its stack into its log
                 time.sleep(0.5)
                 logs = "\n".join(f"--- {j}\n{self.log(j)[-2000:]}" for j in self.processes)
                 raise AssertionError(f"it does not come true within {seconds} s\n{logs}")
             time.sleep(0.005)
 
     def end(self, *who, seconds=60):
-        """Wait for agents to end by themselves; their exit codes."""
+        """Wait for agents to end by themselves; returns their exit codes."""
         who = who or range(self.n_agents)
         self.wait(lambda: not any(self.is_running(j) for j in who), seconds)
         return [self.processes[j].exitcode for j in who]
@@ -176,7 +176,7 @@ def write_network(
     keys=None,
     **options,
 ):
-    """Write everything that the agents of a crew need; options of [run] and of [agent]."""
+    """Write the files of all agents of a network; options go to [run] and to [agent]."""
     n = 1 + max(max(edge) for edge in edges)
     network = ProcessNetwork(directory, n)
     keys = keys or directory / "keys"
@@ -226,7 +226,7 @@ def write_network(
 
 
 def _partners(algorithm, j, n, keys):
-    """Who masks with agent j: the recommended design does, where nothing else is said."""
+    """The mask partners of agent j; the recommended design has masks unless told otherwise."""
     if not algorithm["name"].startswith("PDG") or algorithm.get("design") == "paper":
         return []
     return [
@@ -236,7 +236,7 @@ def _partners(algorithm, j, n, keys):
 
 
 def twin(network, directory):
-    """The same crew elsewhere, with the same secrets; both before their first start."""
+    """The same network in another directory, with the same secrets; neither was started yet."""
     for j in range(network.n_agents):
         StateDirectory(network.state(j), run="chaos", agent=name(j)).close()
     shutil.copytree(network.directory, directory)

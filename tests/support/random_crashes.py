@@ -1,4 +1,4 @@
-"""Three agents in one event loop, in several runs if need be, and all that they ever were."""
+"""Three agents in one event loop, started once or several times, with a record of all iterates."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ FRESH = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.2))
 
 
 class Life:
-    """Runs of the same agents: their configurations, their gradients, what they were."""
+    """Runs of the same agents: their configurations, their gradients, their iterates."""
 
     def __init__(self, directory, keys, algorithm=FRESH, *, tls=True, iterations=120, **options):
         options = {"heartbeat": 0.2, "max_wait": 20.0} | options
@@ -23,7 +23,7 @@ class Life:
         )  # fmt: skip
         self.iterates = [{} for _ in range(M)]  # of each agent: k → bits
         self.calls = [0] * M
-        self.at = {}  # (agent, number of a gradient) → what happens there
+        self.at = {}  # (agent, number of a gradient) → a function to call there
 
     def gradient(self, j):
         rng = np.random.default_rng([3, j])
@@ -38,7 +38,7 @@ class Life:
         return gradient
 
     async def run(self, *, until=None, seconds=60, siege=None):
-        """All agents to their end, or until one has reached an iteration; gives their results.
+        """Run all agents to their end, or until one reaches an iteration; returns their results.
 
         The last agent comes late: when the coroutine `siege` is through with the others.
         """
@@ -55,7 +55,10 @@ class Life:
                     other.stop()
 
         for agent in self.agents:
-            agent._note = lambda turns, agent=agent: (type(agent)._note(agent, turns), note(agent))
+            agent._note = lambda rounds, agent=agent: (
+                type(agent)._note(agent, rounds),
+                note(agent),
+            )
         async with asyncio.timeout(seconds):
             return await asyncio.gather(*map(self._run, self.agents, [None] * (M - 1) + [siege]))
 

@@ -1,12 +1,14 @@
-"""`hushgrad …` in a process of its own, with a tape: every message before it is sent, every iterate
-once it is durable. Lines of the tape, written in one piece each:
+"""An agent in a process of its own that records a tape; process_network.py starts it.
+
+The tape holds every message before it is sent, and every iterate once it is in the journal. Each
+line is written in one piece:
 
     S  receiver  round  digest of the frame
     X  k  θ̂ in hex
 
-The disk may fail too. $TORN = "n share": the n-th write to the journal stops after that share of
-its bytes, by kill -9. $FULL = "n": so it does, and this and every later one tell that no space is
-left.
+The disk may fail, too. $TORN = "n share": after that share of the n-th write to the journal, the
+process kills itself by kill -9. $FULL = "n": from the n-th write on, every write fails, because no
+space is left.
 """
 
 import errno
@@ -25,7 +27,7 @@ from hushgrad.network.transport.connection import Connection
 
 
 def run(tape, log, arguments, environment):
-    """What a forked process does: its output goes to a file."""
+    """The main function of a forked process; its output goes to a file."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -72,8 +74,9 @@ def break_disk():
 
 
 def _break_write(at, share, fail, untapped=os.pwritev):
-    """Let pwritev, and pwrite, which writes the rest of it, do their work up to the call number
-    `at`, and of that a share.
+    """Let pwritev fail in call number `at`, after it has written a share of the bytes.
+
+    pwrite, which writes the rest of an incomplete call, fails with it.
     """
     calls = itertools.count(1)
 

@@ -43,7 +43,7 @@ class ScriptedTransport:
 
 @pytest.fixture
 def delays(monkeypatch):
-    """The seconds that an agent would have slept, which nobody waits for."""
+    """The seconds that an agent would have slept; the test does not wait."""
     slept, sleep = [], asyncio.sleep
 
     async def note(seconds):

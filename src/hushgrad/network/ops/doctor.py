@@ -92,7 +92,7 @@ def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
     left = certificate.not_after - datetime.now(UTC)
     text = f"{certificate.fingerprint[:19]}…, valid to {certificate.not_after:%Y-%m-%d}"
     if left < SOON:
-        renew = ". Masks depend on it, so exchange a new one before the run" * is_masked
+        renew = ". A run with masks does not survive a new one: renew it before the run" * is_masked
         return Check(check, None, f"{text}: it expires in {left.days} days{renew}")
     return Check(check, True, text)
 
