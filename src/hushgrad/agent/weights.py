@@ -1,7 +1,7 @@
 """The weights of one agent, from its links and its neighbours' degrees, without the whole graph.
 
-A deployed agent computes its weights while it meets its neighbours (network/introduction.py). The
-expressions and the order of sums are those of `hushgrad.mixing`, so the weights are the same bits.
+A deployed agent computes its weights while it meets its neighbours (network/introduction.py).
+`hushgrad.mixing` has the same expressions and the same order of sums, so the bits are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of a network of processes: for each agent those that its own machine would have.
+"""The files of a network of processes: each agent has its own directory, as on its own machine.
 
 processes.py writes them before it starts the agents.
 
