@@ -1,4 +1,4 @@
-"""Combinations are the arrays that they stand for, whatever a step does with them."""
+"""A combination gives the same numbers as its array, in every operation of a step."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ numbers = st.floats(-4, 4).filter(lambda c: abs(c) > 1e-3)
 
 
 def both(vector):
-    """A vector as a step sees it, and as an array."""
+    """A vector as a combination, and as an array."""
     return Combination.of(vector), vector[None, :, None]
 
 
@@ -70,7 +70,7 @@ def test_an_operation_that_is_not_linear_computes_and_goes_on(operation):
     np.testing.assert_allclose(np.asarray(operation(2 * a - b, b)), operation(2 * x - y, y))
 
 
-def test_numbers_of_a_divisor_that_are_zero_divide_as_arrays_do():
+def test_a_division_by_zero_gives_the_same_as_arrays():
     with np.errstate(divide="ignore"):
         assert np.isinf(np.asarray(Combination.of(VECTORS[0]) / 0.0)).all()
 
@@ -81,7 +81,7 @@ def test_a_vector_that_is_used_twice_is_read_once():
     assert [c for c, _ in found.parts.values()] == [1.5, -0.5]
 
 
-def test_nothing_that_a_step_holds_is_changed():
+def test_no_operation_changes_a_vector_of_the_step():
     kept = VECTORS.copy()
     a, b = (Combination.of(v) for v in VECTORS[:2])
     a += b
@@ -113,7 +113,7 @@ def test_late_takes_arrays_and_combinations():
 
 
 def test_a_step_of_pdg_nds_computes_no_vector_before_its_round():
-    """Its vectors are combinations of x, x⁻, g and h⁻; the round computes the messages alone."""
+    """The vectors are combinations of x, x⁻, g and h⁻; the round computes only the messages."""
     Q, network = cases.Quadratics(), cases.undirected()
     (local, *_) = local_agents(hg.PDGNDS(), Q.problem, network, seed=0, trial=0)
     machine = StepMachine(hg.PDGNDS(), local, Q.x0[0])
@@ -128,7 +128,7 @@ def test_a_step_of_pdg_nds_computes_no_vector_before_its_round():
 
 @pytest.mark.parametrize("algorithm", [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square")])
 def test_an_own_share_is_the_rest_of_the_messages_that_were_really_sent(algorithm):
-    """So the shares of an agent add up to x^0 − λ^0 g^0, in the first step of each method."""
+    """In the first step of each method, the shares of an agent add up to x^0 − λ^0 g^0."""
     Q, network = cases.Quadratics(), cases.undirected()
     for local in local_agents(algorithm, Q.problem, network, seed=0, trial=0):
         machine = StepMachine(algorithm, local, Q.x0[local.number])

@@ -17,7 +17,7 @@ NETWORKS = st.builds(
 
 
 def of_agents(graph, mixing, algorithm):
-    """The weights that every agent works out for itself."""
+    """The weights that every agent computes for itself."""
     pairs = list(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
     ends = [Ends(int(i), int(o)) for i, o in zip(graph.in_degree, graph.out_degree, strict=True)]
     most = max(e.into for e in ends)
@@ -74,7 +74,7 @@ def test_missing_two_hop_links_are_listed_by_name():
         check_two_hop(hg.PDGNDS(form="square"), [1, 3, 4], [1], rows)
 
 
-def test_a_rule_that_does_not_give_the_matrix_is_refused_with_those_that_do():
+def test_a_rule_that_does_not_give_the_matrix_is_refused_and_others_are_named():
     with pytest.raises(
         MixingError, match=r"PDGDS needs W.*metropolis, lazy_metropolis, max_degree"
     ):

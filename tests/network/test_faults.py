@@ -61,8 +61,10 @@ def write_network(tmp_path, keys):
 
 
 def torment(network, rng, kills):
-    """kill -9, `kills` times: one agent or several, now or after some rounds, by us or by itself in
-    the middle of writing its journal; restarted at once or later, in any order.
+    """Kill agents by kill -9, `kills` times, and start them again.
+
+    A kill hits one agent or several, now or after some rounds, from outside or in the middle of a
+    write to the journal. Restarts come at once or later, in any order.
     """
     done = 0
     while done < kills:
@@ -183,8 +185,8 @@ cp {state}/result.* {state}/..
 
 
 def test_a_disk_that_is_really_full_stops_an_agent_and_a_larger_one_lets_it_go_on(write_network):
-    # d = 600, so that one slot of the journal fits into the disk, and the other does not
-    # and the result where it is unless told otherwise: on the same disk
+    # d = 600, so that one slot of the journal fits on the disk, and two do not;
+    # the result is at its default place, on the same disk
     network, twin = write_network(
         ALGORITHMS["DIGing"], edges=TRIANGLE, iterations=20, dim=600, result="state/result"
     )
@@ -233,7 +235,7 @@ def test_a_process_that_stands_still_for_a_while_is_waited_for(write_network):
 
 
 def resident(process):
-    """Bytes that a process holds."""
+    """The memory of a process in bytes."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -270,7 +272,7 @@ def test_a_slow_neighbour_costs_waiting_not_memory(write_network):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, keys):
-    """The iterates of a run that nothing disturbs."""
+    """The iterates of a run without faults."""
     life = random_crashes.Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
     results = asyncio.run(life.run())
     assert {r.status for r in results} == {Status.DONE}
@@ -278,7 +280,7 @@ def calm(tmp_path_factory, keys):
 
 
 def through(life, proxy):
-    """Let agent 0 dial agent 1 through a proxy; there is no other way between them."""
+    """Let agent 0 dial agent 1 through a proxy; they have no other connection."""
     for j, other, address in ((0, 1, proxy.address), (1, 0, None)):
         neighbours = tuple(
             replace(n, address=address) if n.number == other else n
@@ -425,7 +427,7 @@ def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, cal
     assert life.iterates == calm
 
 
-# ---- and who started them
+# ---- the program that starts agents
 
 
 STUDY = study_text({"PDGNDS": 0.05}, problem={"kind": "estimation"}, iterations=4000, seed=3)
@@ -437,7 +439,7 @@ def run_study(directory, *options):
 
 
 @pytest.mark.slow
-def test_kills_of_agents_and_of_who_started_them_leave_no_trace(tmp_path):
+def test_kills_of_agents_and_of_the_program_that_started_them_leave_no_trace(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     calm = run_study(tmp_path, "--save", str(tmp_path / "calm"))
     _, said = calm.communicate(timeout=120)

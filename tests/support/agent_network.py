@@ -30,7 +30,7 @@ def free_ports(n):
 
 
 def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True, keys=None, **run):
-    """One AgentConfig per agent of a network; options of the agents and of the run."""
+    """One AgentConfig for each agent of a network; options go to the agents and to the run."""
     graph, m = network.graph, network.n_agents
     options = {k: run.pop(k) for k in list(run) if k in AgentConfig.__dataclass_fields__}
     keys = directory / "keys" if keys is None else keys
@@ -117,13 +117,13 @@ def agents(configs, gradients, *, tls=True):
 
 
 async def ends(agents, timeout=60):
-    """Run agents to their end; gives their results."""
+    """Run agents to their end; returns their results."""
     async with asyncio.timeout(timeout):
         return await asyncio.gather(*(agent.run() for agent in agents))
 
 
 async def together(agents, timeout=60):
-    """Run agents to their end; gives the estimates (K, agents, d)."""
+    """Run agents to their end; returns the estimates (K, agents, d)."""
     kept = [[] for _ in agents]
 
     async def follow(agent, own):

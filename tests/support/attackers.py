@@ -17,10 +17,10 @@ ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10)
 
 
 class Proxy:
-    """Carries connections to an address, until it is told otherwise.
+    """Forwards connections to an address, and can fail.
 
-    `hold()` is a partition: bytes wait until `heal()`, as TCP would have them. `forget()` is a
-    firewall that lost its table: what is connected goes on without a byte ever arriving, or an end.
+    `hold()` is a partition: bytes wait until `heal()`, as in TCP. `forget()` is a firewall that
+    lost its table: on the present connections no byte and no end arrives any more.
     """
 
     def __init__(self, target):
@@ -75,10 +75,10 @@ class Proxy:
 
 
 class Rogue:
-    """Someone with a neighbour's key who dials an agent and writes its frames by hand."""
+    """An attacker with a neighbour's key, who dials an agent and writes frames by hand."""
 
     def __init__(self, config, victim):
-        """Configurations: of the agent whose part it plays, and of the one that it talks to."""
+        """The configurations of the agent whose key it has, and of the agent that it dials."""
         self.config, self.victim = config, victim
         self.parser = Parser(ANY)
         self.heard = []  # frames that came
@@ -92,7 +92,7 @@ class Rogue:
                     *self.victim.listen, ssl=context, server_hostname=self.victim.name
                 )
             except ConnectionRefusedError:
-                await asyncio.sleep(0.02)  # it is only starting
+                await asyncio.sleep(0.02)  # the victim does not listen yet
             else:
                 return self
         raise AssertionError(f"{self.victim.name} does not listen")
@@ -101,7 +101,7 @@ class Rogue:
         self._writer.transport.abort()
 
     def hello(self, **changes):
-        """Say the HELLO that the honest agent would say at its start, or a changed one."""
+        """Send the HELLO of the honest agent at its start, with these changes."""
         session, _ = Agent(self.config)._session()
         honest = session.hello(session.peers[self.victim.number])
         self.send(FrameKind.HELLO, json.dumps(asdict(honest) | changes).encode())

@@ -34,7 +34,7 @@ class Coins:
         return float(draws.uniforms(key, (np.array([k], np.uint32), np.zeros(1, np.uint32)))[0])
 
     def B(self, k, support, stream=Stream.SPLIT):
-        """support[i, j]: j may give to i; slots count an agent's receivers in order of number."""
+        """B^k, where support[i, j] allows j to send to i; slots follow the receivers' numbers."""
         B = np.zeros((self.m, self.m))
         senders, receivers = np.nonzero(support.T)  # sorted by sender, then by receiver
         first = np.searchsorted(senders, senders)  # where the receivers of each sender begin

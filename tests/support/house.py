@@ -20,8 +20,8 @@ RULE = re.compile(r"[┌├└]")
 
 class Import(NamedTuple):
     module: str  # "numpy", or "hushgrad.files.digest"
-    is_at_top: bool  # of the file: it is loaded with the importing module
-    is_for_types: bool  # under `if TYPE_CHECKING`: it is never loaded
+    is_at_top: bool  # at the top of the file, so it is loaded with the importing module
+    is_for_types: bool  # under `if TYPE_CHECKING`, so it is never loaded
 
 
 @cache
@@ -67,7 +67,7 @@ def is_for_types(node):
 
 @cache
 def doors(module):
-    """Where a package takes the names from that it loads lazily: its imports for type checkers."""
+    """The modules of the names that a package loads lazily: its imports for type checkers."""
     if files()[module].name != "__init__.py":
         return {}
     lines = [line for node in tree(module).body if is_for_types(node) for line in node.body]
@@ -85,7 +85,7 @@ def home(module, name):
 
 @cache
 def imports(module):
-    """All imports of a module, those inside functions too; not the doors of a package."""
+    """All imports of a module, also inside functions; without the doors of a package."""
     found = set()
     for node in tree(module).body:
         if is_for_types(node) and doors(module):
@@ -101,7 +101,7 @@ def imports(module):
 
 
 def inner_imports(module, *, for_types=True):
-    """The modules of hushgrad that a module imports, with or without those for type checkers."""
+    """The modules of hushgrad that a module imports, with or without imports for types only."""
     ours = [i for i in imports(module) if i.module.split(".")[0] == "hushgrad"]
     return {i.module for i in ours if for_types or not i.is_for_types}
 
@@ -114,7 +114,7 @@ def outer_imports(module, *, at_top=False):
 
 @cache
 def reachable(module):
-    """All modules that a module loads, at once or later, itself or through others."""
+    """All modules that a module loads, at once or later, directly or through others."""
     seen, left = set(), [module]
     while left:
         for found in inner_imports(left.pop(), for_types=False) & files().keys() - seen:

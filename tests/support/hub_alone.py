@@ -1,4 +1,4 @@
-"""A real hub in the middle of a run, one peer that a test plays, and no network between them."""
+"""A real hub in the middle of a run, without a network; the test plays its only peer."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hushgrad.network.transport.hub import Hub
 DIM, STOP = 3, 8
 NUMBER, PEER = 0, 1
 PUBLIC = {"run": "alone", "algorithm": "DIGing()", "dim": "3"}
-ROUND = 5  # where the agent and its peer stand
+ROUND = 5  # the present round of the agent and of its peer
 GOSSIP = [(0, 1, bytes(16)), (1, 2, bytes(16)), (1, 1, bytes(16)), (2, 2, b"\1" + bytes(15))]
 
 
@@ -25,7 +25,7 @@ def message(round_):
 
 
 def session_of(number, name_of_other):
-    """The session of one of the two, which has committed ROUND and consumed the round before."""
+    """The session of one agent, which has committed ROUND and consumed the round before."""
     other = 1 - number
     peers = {other: Peer(other, name_of_other, "both", False)}
     session = Session(SelfDescription(PUBLIC, number, 1, Ends(1, 1)), peers, STOP)
@@ -56,7 +56,7 @@ def honest_frames():
 
 
 class Wire:
-    """The agent's end of a connection, as far as a connection uses it."""
+    """The agent's end of a connection, with the methods that a connection calls."""
 
     def __init__(self):
         self.written, self.has_ended = b"", False
@@ -75,7 +75,7 @@ class Wire:
 
 
 class EveryoneIsPeer:
-    """A transport on which every connection is the peer's."""
+    """A transport that takes every connection for the peer's."""
 
     def name_of(self, connection):
         return "peer"
@@ -98,7 +98,7 @@ def connect(hub):
 
 
 def deliver(link, data):
-    """Let bytes arrive on a connection, until it is over."""
+    """Let bytes arrive on a connection, until the connection is over."""
     rest = memoryview(data)
     while rest and not link.is_over:
         room = link.get_buffer(-1)

@@ -24,7 +24,7 @@ from hushgrad.network.state.journal import StateDirectory
 
 
 class Node:
-    """One agent: what survives is in its directory."""
+    """One agent; only its directory survives a crash."""
 
     def __init__(
         self, local, run, x0, directory, near, *, noisy=None, seed=None, durability="process"
@@ -33,7 +33,7 @@ class Node:
         exact = local.gradient
 
         def gradient(x):
-            """If noisy, an objective that never repeats itself to the bit."""
+            """The gradient; if noisy, no two calls give the same bits."""
             return exact(x) * (1 + (0 if noisy is None else 1e-15 * noisy.choice((-1, 0, 1))))
 
         draws = local.draws if seed is None else SeededDraws(trial_keys(seed, [0]), local.number)
@@ -52,7 +52,7 @@ class Node:
 
     def begin(self):
         self.rounds.begin()
-        assert len(self.rounds.frames) <= 2  # more nobody can ask for
+        assert len(self.rounds.frames) <= 2  # no neighbour can ask for older ones
         self.session.restore(
             self.rounds.frames, self.rounds.consumed, self.rounds.machine.outbox.sizes
         )
@@ -60,7 +60,7 @@ class Node:
             self.session.finish()
 
     def advance(self):
-        """Consume the present round; the frames of the next, if there is one."""
+        """Consume the present round; returns the frames of the next, if there is one."""
         if self.rounds.advance(self.session.take()):
             self.kept[self.rounds.machine.k] = self.rounds.machine.x.copy()
         if self.rounds.status is not None:
@@ -77,7 +77,7 @@ class Node:
 
 
 class MessageNetwork:
-    """Nodes, links that deliver in order, and a clock that is a random number generator."""
+    """Nodes and links that deliver in order; a random number generator picks each next event."""
 
     def __init__(self, directory, algorithm, problem, network, x0, *, iterations, seed, **node):
         self.rng = random.Random(seed)
@@ -122,7 +122,7 @@ class MessageNetwork:
         self.resent += len(self.wires[i, j]) + len(self.wires[j, i])
 
     def crash(self, j):
-        """What was not written is lost."""
+        """Crash an agent: everything that it has not written is lost."""
         node = self.nodes[j]
         self.kept[j] |= node.kept
         node.state.close()
@@ -130,7 +130,7 @@ class MessageNetwork:
         self.start(j)
 
     def step(self, crash_rate):
-        """One event: an agent goes on, a frame arrives, or a crash."""
+        """One event: an agent advances, a frame arrives, or an agent crashes."""
         j = self.rng.randrange(len(self.nodes))
         node = self.nodes[j]
         if self.rng.random() < crash_rate:
@@ -151,7 +151,7 @@ class MessageNetwork:
                 node.hear(i, self.wires[i, j].pop(0))
 
     def live(self, *, crash_rate=0.0, until=10**6):
-        """To the end; gives x^1 … x^K (K, agents, d)."""
+        """Run to the end; returns x^1 … x^K (K, agents, d)."""
         for _ in range(until):
             if all(node.rounds.status is not None for node in self.nodes):
                 break
@@ -165,7 +165,7 @@ class MessageNetwork:
 
 
 def reference(algorithm, problem, network, x0, iterations):
-    """The same without links, journals and crashes."""
+    """The same run without links, journals and crashes."""
     kept = []
     hg.run(
         algorithm, problem, network, iterations=iterations, record_every=1, x0=x0, seed=5,

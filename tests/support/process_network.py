@@ -20,8 +20,8 @@ from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.journal import StateDirectory
 from support import recorded_agent
 
-# forked from one process that has imported everything: a start costs milliseconds
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which must have no threads
+# processes are forked from one that has imported everything, so a start costs milliseconds
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process that forks must have no threads
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["hushgrad.network.ops.command"])
 
@@ -48,7 +48,7 @@ def name(j):
 
 
 def ports(n):
-    """Free ports below those that outgoing connections take, so that they stay free meanwhile."""
+    """Free ports below the range of outgoing connections, so that they stay free."""
     found = []
     while len(found) < n:
         port = random.SystemRandom().randrange(15_000, 32_000)
@@ -127,7 +127,7 @@ class ProcessNetwork:
         return [self.tape(j) for j in range(self.n_agents)]
 
     def wait_for_tape(self, j, count):
-        """Until there are so many more bytes on an agent's tape."""
+        """Wait until an agent has written `count` more bytes to its tape."""
         tape = self.directory / name(j) / "tape"
         tape.touch()
         goal = tape.stat().st_size + count
@@ -147,14 +147,14 @@ class ProcessNetwork:
         while not condition():
             if time.monotonic() > deadline:
                 for j in filter(self.is_running, range(self.n_agents)):
-                    self.send(j, signal.SIGUSR1)  # it writes where it stands into its log
+                    self.send(j, signal.SIGUSR1)  # the process writes its stack into its log
                 time.sleep(0.5)
                 logs = "\n".join(f"--- {j}\n{self.log(j)[-2000:]}" for j in self.processes)
                 raise AssertionError(f"it does not come true within {seconds} s\n{logs}")
             time.sleep(0.005)
 
     def end(self, *who, seconds=60):
-        """Wait for agents to end by themselves; their exit codes."""
+        """Wait for agents to end by themselves; returns their exit codes."""
         who = who or range(self.n_agents)
         self.wait(lambda: not any(self.is_running(j) for j in who), seconds)
         return [self.processes[j].exitcode for j in who]
@@ -228,7 +228,7 @@ def write_network(
 
 
 def _partners(algorithm, j, n, keys):
-    """Who masks with agent j: the recommended design does, where nothing else is said."""
+    """The mask partners of agent j; the recommended design has masks unless told otherwise."""
     if not algorithm["name"].startswith("PDG") or algorithm.get("design") == "paper":
         return []
     return [

@@ -25,7 +25,7 @@ class Life:
         )  # fmt: skip
         self.iterates = [{} for _ in range(M)]  # of each agent: k → bits
         self.calls = [0] * M
-        self.at = {}  # (agent, number of a gradient) → what happens there
+        self.at = {}  # (agent, number of a gradient) → a function to call there
 
     def gradient(self, j):
         rng = np.random.default_rng([3, j])
@@ -40,7 +40,7 @@ class Life:
         return gradient
 
     async def run(self, *, until=None, seconds=60, siege=None):
-        """All agents to their end, or until one has reached an iteration; gives their results.
+        """Run all agents to their end, or until one reaches an iteration; returns their results.
 
         The last agent comes late: when the coroutine `siege` is through with the others.
         """
@@ -57,7 +57,10 @@ class Life:
                     other.stop()
 
         for agent in self.agents:
-            agent._note = lambda turns, agent=agent: (type(agent)._note(agent, turns), note(agent))
+            agent._note = lambda rounds, agent=agent: (
+                type(agent)._note(agent, rounds),
+                note(agent),
+            )
         async with asyncio.timeout(seconds):
             return await asyncio.gather(*map(self._run, self.agents, [None] * (M - 1) + [siege]))
 

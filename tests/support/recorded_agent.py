@@ -4,9 +4,9 @@ every message before it is sent, and every iterate once it is durable; a line ea
     S  receiver  round  digest of the frame
     X  k  θ̂ in hex
 
-The disk may fail too. $TORN = "n share": the n-th write to the journal stops after that share of
-its bytes, by kill -9. $FULL = "n": so it does, and this and every later one tell that no space is
-left.
+The disk may fail, too. $TORN = "n share": after that share of the n-th write to the journal, the
+process kills itself by kill -9. $FULL = "n": from the n-th write on, every write fails, because no
+space is left.
 """
 
 import errno
@@ -25,7 +25,7 @@ from hushgrad.network.transport.connection import Connection
 
 
 def run(tape, log, arguments, environment):
-    """What a forked process does: its output goes to a file."""
+    """The main function of a forked process; its output goes to a file."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -1,4 +1,4 @@
-"""Vectors of a step that are computed late.
+"""Combinations: vectors of a step that are computed as late as possible.
 
 A step is linear in its vectors: [messages, whole, next state] = C(k) · [state, gradients, sums].
 The step machine therefore gives a step `Combination`s, which only note coefficients. A round
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 type Vector = NDArray[np.float64]  # (d,)
 type Parts = dict[int, tuple[float, Vector]]  # id of a vector → its coefficient, the vector
 
-# Numbers of a long vector that are worked on together, so that they stay in the cache.
+# The numbers in one piece of a long vector, so few that they stay in the cache.
 PIECE = 8_192
 _WHOLE = (slice(None),)
 
 
 def pieces(dim: int) -> Iterator[slice] | tuple[slice, ...]:
-    """The parts of a vector that are worked on one after the other."""
+    """The pieces of a vector, in the order in which they are computed."""
     if dim <= PIECE:
         return _WHOLE
     return (slice(start, start + PIECE) for start in range(0, dim, PIECE))
@@ -88,7 +88,7 @@ class Combination:
     # ---- numbers
 
     def piece(self, where: slice) -> Vector:
-        """Some of the numbers, for reading only."""
+        """A piece of the vector, for reading only."""
         if self._vector is not None:
             return self._vector[where]
         found: Any = None
@@ -106,7 +106,7 @@ class Combination:
 
     @property
     def vector(self) -> Vector:
-        """(d,), computed once; for reading only."""
+        """The vector (d,), computed once; for reading only."""
         if self._vector is None:
             self._vector = self._computed()
         return self._vector
@@ -119,11 +119,11 @@ class Combination:
             found[where] = self.piece(where)
         return found
 
-    # ---- an array to everything else
+    # ---- the interface of an array
 
     @property
     def array(self) -> NDArray[np.float64]:
-        """(1, d, 1)."""
+        """The vector as an array (1, d, 1)."""
         return self.vector[None, :, None]
 
     @property
@@ -134,7 +134,7 @@ class Combination:
         return np.array(self.array, dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        """An array meets a combination: linear operations stay late, all others compute."""
+        """Note a linear operation of NumPy with a combination; compute any other operation."""
         operation = _LINEAR.get(ufunc)
         if operation is not None and method == "__call__" and not options:
             return operation(*given)
@@ -163,7 +163,7 @@ _LINEAR = {
 
 
 def _number(value: Any) -> float | None:
-    """A factor as a plain number, if the value is one."""
+    """The value as a plain number; None if it is not a single number."""
     if isinstance(value, (float, int)):
         return value
     if isinstance(value, np.ndarray) and value.size == 1:
@@ -172,7 +172,7 @@ def _number(value: Any) -> float | None:
 
 
 def _combination(value: Any, dim: int) -> Combination | None:
-    """A summand of vectors of this dimension; None if only arrays can be added."""
+    """The value as a combination of vectors (dim,); None if it has another shape."""
     if type(value) is Combination:
         return value if value.dim == dim else None
     if isinstance(value, np.ndarray) and value.shape == (1, dim, 1):
@@ -192,5 +192,5 @@ def late(value: Any) -> Combination:
 
 
 def settled(value: Any) -> Combination:
-    """The same with its numbers computed, so that it keeps no other vector alive."""
+    """A combination of one vector, computed now, so that no other vector stays in memory."""
     return Combination.of(late(value).vector)

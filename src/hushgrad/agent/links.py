@@ -1,4 +1,7 @@
-"""What drivers derive of a network: numbers of links, weights over two hops."""
+"""Numbers of links and weights over two hops, from a whole network.
+
+All drivers that know the whole network use them: simulators, and networks of local processes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hushgrad.mixing import Kind, Network
 
 
 def link_numbers(graph: Graph) -> NDArray[np.int64]:
-    """(arcs,) number of each arc's undirected link in `graph.links`."""
+    """(arcs,) the number of each arc's undirected link in `graph.links`."""
     low = np.minimum(graph.senders, graph.receivers)
     high = np.maximum(graph.senders, graph.receivers)
     code = low * graph.n_agents + high
@@ -24,7 +27,7 @@ def link_numbers(graph: Graph) -> NDArray[np.int64]:
 def two_hop_weights(
     network: Network, two_hop: Graph, kind: Kind
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """On the two-hop arcs: A, A²; and A²'s diagonal."""
+    """The weights of A and of A² on the two-hop arcs, and the diagonal of A²."""
     sparse = optional("scipy.sparse", "sim")
     graph, m = network.graph, network.n_agents
     weights = network.weights(kind)

@@ -1,7 +1,7 @@
-"""One agent's part of a network and a problem: all that its step machine may know.
+"""One agent's part of a network and a problem: its step machine knows nothing else.
 
-`local_agents` cuts a whole network into such parts, for agents that one process holds; a deployed
-agent builds its own part from its file and its neighbours' degrees (network/introduction.py).
+`local_agents` divides a whole network into such parts, for agents in one process. A deployed agent
+builds its own part from its file and its neighbours' degrees (network/introduction.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ type Vector = NDArray[np.float64]  # (d,)
 
 @dataclass(frozen=True)
 class LocalWeights:
-    """One agent's weights of a public matrix A."""
+    """One agent's weights in a public matrix A; the agent is j."""
 
     own: float  # a_jj
-    out: Mapping[int, float]  # receiver i → a_ij: how i weighs a message from here
-    into: Mapping[int, float]  # sender l → a_jl: how this agent weighs a message from l
+    out: Mapping[int, float]  # receiver i → a_ij: the weight that i gives to this agent's message
+    into: Mapping[int, float]  # sender l → a_jl: the weight that this agent gives to l's message
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Local:
     """One agent's links, weights, objective and draws."""
 
     number: int
-    receivers: Mapping[Links, tuple[int, ...]]  # ascending, itself not included
+    receivers: Mapping[Links, tuple[int, ...]]  # ascending, without the agent itself
     weights: Mapping[str, LocalWeights]  # by letter; W² as "W2"
     gradient: Callable[[Vector], Vector]
     draws: Draws
@@ -48,7 +48,7 @@ class Local:
 def local_agents(
     algorithm: Algorithm, problem: Problem, network: Network, *, seed: int, trial: int
 ) -> list[Local]:
-    """Every agent's part, and no more than its part."""
+    """The part of every agent."""
     graph, m = network.graph, network.n_agents
     two_hop = graph.two_hop() if algorithm.links is Links.TWO_HOP else None
     reached = {Links.GRAPH: graph} | ({} if two_hop is None else {Links.TWO_HOP: two_hop})

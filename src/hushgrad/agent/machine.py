@@ -1,6 +1,6 @@
 """The step machine: one agent runs an algorithm round by round, without I/O.
 
-It hands out the messages of a round and takes those of its neighbours. Agents in one process
+The machine gives the messages of a round and takes the neighbours' messages. Agents in one process
 (simulate/in_memory.py), agents on a network (network/journaled.py adds a journal and its replay)
 and the audit's witness (privacy/witness.py) all run this one machine.
 """
@@ -32,24 +32,24 @@ type Vector = NDArray[np.float64]  # (d,)
 
 
 class StepMachine:
-    """One agent's algorithm, standing in a round: `outbox` goes out, `receive` takes the inbox.
+    """One agent's algorithm, always in one round: `outbox` goes out, `receive` takes the inbox.
 
-    When a step has ended, `go_on` opens the first round of the next one.
+    When a step has ended, `go_on` opens the first round of the next step.
     """
 
-    was_awake: bool  # in this step: an agent whose links slept stands still without having met x*
+    was_awake: bool  # a link was awake in this step; otherwise x stays, whether optimal or not
 
     def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
         self.algorithm, self.agent = algorithm, SingleAgent(local)
         self.x0 = np.array(x0, np.float64)
-        self.k, self.round = 0, 0  # iterations, and rounds over the whole run
-        self._state: Any = None  # at the start of this step, its vectors as combinations
+        self.k, self.round = 0, 0  # the present iteration and round, both counted over the run
+        self._state: Any = None  # at the start of this step; its vectors are combinations
 
-    # ---- where the machine stands
+    # ---- the present round
 
     @property
     def x(self) -> Vector:
-        """θ̂ at the start of the present step, or at the end of one that has ended."""
+        """θ̂ at the start of the present step; after its end, θ̂ at its end."""
         return late(self.algorithm.estimate(self._state)).vector
 
     @property
@@ -73,8 +73,9 @@ class StepMachine:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all numbers of the present round are; an own share is finite only if all
-        messages are.
+        """Whether all numbers of the present round are finite.
+
+        An own share is finite only if all messages are, so the own shares tell.
         """
         return all(bool(np.isfinite(own).all()) for own in self._opened.own)
 
@@ -100,11 +101,11 @@ class StepMachine:
         self.resume(self.k, self.round)
 
     def receive(self, inbox: Mapping[int, Payload]) -> tuple[Vector, ...]:
-        """Take the messages of this round, by sender; gives their sums, for `advance`."""
+        """Take the messages of this round, by sender; returns their sums, for `advance`."""
         return close_round(self.agent, self._opened, inbox)
 
     def advance(self, sums: tuple[Vector, ...]) -> bool:
-        """Go on with the sums of this round; whether the step has ended with it."""
+        """Go on with the sums of this round; returns whether the step has ended."""
         given = tuple([answer(e, total) for e, total in zip(self.asked, sums, strict=True)])
         self.round += 1
         try:
@@ -123,6 +124,6 @@ class StepMachine:
 
 
 def _settled(state: Any, dim: int) -> Any:
-    """A state for the next step: its vectors are computed, single numbers stay as they are."""
+    """A state for the next step: its vectors are computed, its single numbers are unchanged."""
     shape = (1, dim, 1)
     return type(state)(*[settled(u) if u.shape == shape else np.asarray(u) for u in state])

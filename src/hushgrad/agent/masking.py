@@ -1,4 +1,7 @@
-"""The masks of a simulation's agents, from the seeded keys of their pairs."""
+"""The masks of all agents of a simulation, from seeded keys of pairs of agents.
+
+Simulators and agents in memory (local.py) use them; deployed agents use network/keys/masking.py.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from hushgrad.problems import Problem
 
 type Floats = NDArray[np.float64]
 
-# benchmarks/simulator/designs.py
-_TOO_SMALL = 2.0  # λL over `quadratic` from which on attacks tell Hessians better than guesses
-_TOO_LARGE = 0.25  # `quadratic` over 1 − η from which on some networks diverged
+# benchmarks/simulator/designs.py measured both limits.
+_TOO_SMALL = 2.0  # of λL / `quadratic`: above, attacks tell Hessians better than guesses do
+_TOO_LARGE = 0.25  # of `quadratic` / (1 − η): above, the iterates diverge on some networks
 
 
 def mask_sizes(algorithm: Private, network: Network, dim: int) -> Sizes:
-    """The sizes of an algorithm's masks on a network; η is asked for only where it counts."""
+    """The sizes of an algorithm's masks on a network; computes η only if they depend on it."""
     by_gap = algorithm.masking is not None and algorithm.masking.quadratic is None
     return algorithm.mask_sizes(dim, network.eta if by_gap and dim <= MOST_QUADRATIC else None)
 
@@ -29,9 +32,9 @@ def mask_sizes(algorithm: Private, network: Network, dim: int) -> Sizes:
 def seeded_masks(
     algorithm: Algorithm, network: Network, dim: int, *, seed: int, trials: ArrayLike
 ) -> tuple[Floats, Floats | None] | None:
-    """c (agents, d, trials) and Q (agents, d, d, trials), or None where nothing is masked.
+    """c (agents, d, trials) and Q (agents, d, d, trials), or None without masks.
 
-    Shares are added in the order of the partners' numbers, as an agent alone adds them.
+    A mask adds its shares in the order of the partners' numbers, as a deployed agent does.
     """
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return None
@@ -62,15 +65,15 @@ def agent_masks(
 
 
 def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iterator[str]:
-    """What may go wrong with an algorithm's masks here, each with the number behind it."""
+    """Warnings about an algorithm's masks on this network and problem, each with its number."""
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return
     given, d = algorithm.masking.quadratic, problem.dim
     if given is None and d > MOST_QUADRATIC:
         yield (
             f"in d = {d} > {MOST_QUADRATIC} dimensions the masks are linear only: gradients are "
-            "masked, but H_i can be told from messages. Say masks=hg.masks.zero_sum(quadratic=0) "
-            "if that is meant."
+            "masked, but messages tell H_i. Say masks=hg.masks.zero_sum(quadratic=0) if you accept "
+            "this."
         )
         return
     lam = float(algorithm.schedule.base(1.0))
@@ -96,7 +99,7 @@ def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iter
 
 
 def _only_neighbours(algorithm: Private, network: Network) -> NDArray[np.int64]:
-    """Agents whose partners all are neighbours, though not all other agents are."""
+    """Agents that mask with neighbours only, although some agents are not their neighbours."""
     graph, m = network.graph, network.n_agents
     assert algorithm.masking is not None
     linked = graph.senders * m + graph.receivers

@@ -1,8 +1,8 @@
 """One communication round of one agent: the messages that go out, the sums that come back.
 
-The step machine asks for both. Sums are formed in the order of the senders' numbers, never of
-arrival. The own share of a Push is the rest of the vectors after the messages that were really
-sent, so that rounding does not drift.
+The step machine (machine.py) opens and closes rounds. A sum adds messages in the order of the
+senders' numbers, never in the order of arrival. The own share of a Push is the rest of the vectors
+after the messages as they were sent, so that rounding errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from hushgrad.agent.single import SingleAgent
 from hushgrad.exchange import Array, Links, Parcel, Pull, Push, Round, exchanges
 
 type Vector = NDArray[np.float64]  # (d,)
-type Payload = tuple[Vector | None, ...]  # one message per exchange, None where a link is silent
+type Payload = tuple[Vector | None, ...]  # one message for each exchange, or None
 type _Sent = tuple[dict[int, Vector], Vector]  # message by receiver, own share
 
 
 class Outbox(NamedTuple):
-    """All that one agent sends in one round, from the step to the frame and the journal."""
+    """The messages of one agent in one round, for frames and for the journal."""
 
-    sizes: tuple[int, ...]  # how many numbers a message of each exchange has
-    payloads: Mapping[int, Payload]  # by receiver; an agent that is not in it is sent nothing
+    sizes: tuple[int, ...]  # numbers in a message of each exchange
+    payloads: Mapping[int, Payload]  # by receiver; other agents get no message
 
 
 class OpenRound(NamedTuple):
-    """A round whose messages are out and whose sums are not yet known."""
+    """A round whose messages are known and whose sums are not."""
 
     asked: tuple[Push | Pull, ...]
     outbox: Outbox
-    own: tuple[Vector, ...]  # for each exchange the share that stays here
+    own: tuple[Vector, ...]  # the own share of each exchange
 
 
 def open_round(agent: SingleAgent, asked: Round) -> OpenRound:
@@ -68,27 +68,27 @@ def close_round(
 
 
 def answer(asked: Push | Pull, total: Vector) -> Array:
-    """A sum as a step gets it back."""
+    """The sum of an exchange, in the form that a step expects."""
     is_number = isinstance(asked, Push) and asked.scalar
     return total.reshape(1, -1, 1) if is_number else Combination.of(total)
 
 
 def is_asleep(opened: OpenRound) -> bool:
-    """Whether links take turns in this round, and none of this agent's is awake."""
+    """Whether links take turns in this round, and all links of this agent sleep."""
     return not opened.outbox.payloads and all(
         getattr(exchange, "over", None) is not None for exchange in opened.asked
     )
 
 
 def _pull(agent: SingleAgent, exchange: Pull) -> _Sent:
-    """A vector that the receivers weigh."""
+    """The messages and the own share of a Pull: one vector, which the receivers weigh."""
     message = late(exchange.vector).vector
     own = agent.own_weight(exchange.matrix) * message
     return dict.fromkeys(agent.receivers(exchange.matrix.links), message), own
 
 
 class _Term(NamedTuple):
-    """One product of a Push: weights, or the shares of a split by vectors, or neither (I @ u)."""
+    """One product of a Push; without weights and shares, the matrix is I."""
 
     vector: Combination
     weights: list[float] | None  # by receiver
@@ -96,7 +96,7 @@ class _Term(NamedTuple):
 
 
 def _push(agent: SingleAgent, exchange: Push) -> _Sent:
-    """Vectors that this agent weighs: columns add up to one, so the own share is the rest."""
+    """The messages and the own share of a Push: columns add up to one, so the rest is own."""
     links = exchange.terms.links
     terms: list[_Term] = []
     for matrix, vector in exchange.terms.parts:
@@ -132,7 +132,7 @@ def _divide(terms: list[_Term], messages: Any, own: Vector, where: slice) -> Non
                 share = part * weights[i]
             elif shares is not None:
                 share = shares[i, where]
-                rest += share  # the own share of such a split is given without it
+                rest += share  # the vector of such a term is the own share alone
             else:
                 continue
             if is_first:

@@ -1,4 +1,4 @@
-"""What a step sees of one agent alone: its iteration, its gradient, its draws, its weights.
+"""The view of a step on a single agent: its iteration, its gradient, its draws, its weights.
 
 The step machine (machine.py) hands this view to an algorithm; the audit replays an agent's
 stepsizes and splits with it (privacy/replay.py).
@@ -18,13 +18,13 @@ from hushgrad.agent.view import AgentView, Slots
 from hushgrad.draws import ONCE, Stream
 from hushgrad.exchange import Array, Columns, Lazy, Links, Matrix, Public, Square
 
-# One iteration's draws cost as many NumPy calls as hundreds of iterations': draw ahead.
+# Draws for hundreds of iterations need no more NumPy calls than draws for one, so draw ahead.
 _AHEAD = 256  # iterations
-_MOST_AHEAD = 65_536  # numbers, where an iteration draws many: half a megabyte
+_MOST_AHEAD = 65_536  # numbers, half a megabyte, if one iteration draws many
 
 
 class SingleAgent(AgentView):
-    """One agent's view: a block of one, (1, d, 1)."""
+    """The view of one agent; its vectors are (1, d, 1)."""
 
     xp = np
     ones = np.ones((1, 1, 1))
@@ -39,7 +39,7 @@ class SingleAgent(AgentView):
         self.bind(k)
 
     def bind(self, k: int) -> None:
-        """The view at iteration k."""
+        """Go to iteration k."""
         self.k, self.counter = float(k), k
 
     def gradient(self, x: Array) -> Array:
@@ -57,11 +57,11 @@ class SingleAgent(AgentView):
     def _draw(
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
     ) -> Array:
-        del links  # all are this agent's
+        del links  # this agent is the sender on all links
         return self._drawn_ahead((stream, slots.tobytes()), stream, slots, once=once)
 
     def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
-        """u at these slots, of which `address` is a short name."""
+        """u at these slots; `address` is a short key for stream and slots."""
         if once:
             return self.kept((address, ONCE), lambda: self._uniforms(stream, ONCE, 1, slots)[0])
         k = self.counter
@@ -79,7 +79,7 @@ class SingleAgent(AgentView):
         return self.local.draws.uniforms(stream, when, slots.ravel()).reshape(ahead, *slots.shape)
 
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Any:
-        """A plain number: to compute with it costs a tenth of the cost of an array of one."""
+        """u as a plain number: arithmetic with an array of one number costs ten times as much."""
         when = ONCE if once else self.counter
         start, numbers = self._numbers.get((stream, slot, once), (0, ()))
         if not start <= when < start + len(numbers):
@@ -117,7 +117,7 @@ class SingleAgent(AgentView):
     # ---- links
 
     def columns(self, own: Array, out: Array, links: Links = Links.GRAPH) -> Columns:
-        # a few weights are normalised at less cost than a vector
+        # it costs less to normalise a few weights than a vector
         total = own + out.sum(0, keepdims=True)
         return Columns(own / total, out / total, None, links)
 
@@ -144,7 +144,7 @@ class SingleAgent(AgentView):
     # ---- weights
 
     def column(self, matrix: Matrix, links: Links) -> list[float]:
-        """The weight for every agent that these links reach; 0 where the matrix does not."""
+        """The weight for every agent that these links reach; 0 if the matrix has no such entry."""
         if isinstance(matrix, Columns):
             assert matrix.links is links
             return matrix.out.ravel().tolist()

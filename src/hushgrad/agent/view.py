@@ -1,8 +1,8 @@
-"""What a step sees of the agents here, bound to one iteration.
+"""The view of a step on the agents of a driver, at one iteration.
 
-`View` holds what is the same for all agents at once and for one alone: addresses of draws, splits,
-pairings. The drivers add where links lead: how to sum over an agent's out-slots and how to spread
-a value to them.
+`AgentView` holds everything that is the same for all agents at once and for a single agent:
+addresses of draws, splits, pairings. The subclass of each driver knows the links: how to sum over
+an agent's out-slots, and how to repeat a value for each of them.
 
 Out-slots are an agent's links to others, in the order of the receivers' numbers; the link to
 itself is kept apart as `own`. The slot number of a draw counts both, in the order of the numbers.
@@ -24,7 +24,7 @@ from hushgrad.exchange import IDENTITY, Array, Columns, Lazy, Links, Public, Sha
 
 @dataclass(frozen=True)
 class Slots:
-    """Where draws for the links of one kind are addressed."""
+    """The addresses of draws for the links of one kind."""
 
     own: Any  # (agents, 1, 1) uint32 slot of an agent's link to itself
     out: Any  # (out-slots, 1, 1) uint32 slot of every link to another
@@ -32,8 +32,9 @@ class Slots:
 
 
 class AgentView(abc.ABC):
-    """The agents here at iteration k; arrays are (agents, d, trials), per-agent scalars (agents,
-    1, trials).
+    """The agents of a driver at iteration k.
+
+    Arrays are (agents, d, trials), and scalars of agents are (agents, 1, trials).
     """
 
     I = IDENTITY  # noqa: E741  # the paper's letter
@@ -44,15 +45,15 @@ class AgentView(abc.ABC):
 
     xp: Any  # numpy or jax.numpy
     k: Any  # float, from 0
-    counter: Any  # the same as uint32
+    counter: Any  # k as uint32
     ones: Array  # (agents, 1, trials)
 
     @abc.abstractmethod
     def gradient(self, x: Array) -> Array:
-        """g_i(x_i) of the agents here, masks included."""
+        """g_i(x_i) of every agent, with its mask."""
 
     def _key(self, stream: Stream) -> tuple[Any, Any]:
-        """(agents, 1, trials) words of the agents' keys, where draws come from keys."""
+        """(agents, 1, trials) words of the agents' keys, if draws come from keys."""
         raise NotImplementedError
 
     def _link_key(self, stream: Stream, links: Links) -> tuple[Any, Any]:
@@ -81,14 +82,14 @@ class AgentView(abc.ABC):
 
     @abc.abstractmethod
     def _link_numbers(self) -> tuple[Any, int]:
-        """(out-slots, 1, 1) number of each undirected link, and how many there are."""
+        """(out-slots, 1, 1) number of each undirected link, and the number of links."""
 
     def _hold(self, values: Any) -> Any:
-        """Where a compiler might recompute `values` in each consumer, keep them instead."""
+        """Keep `values`, which a compiler might otherwise compute again at each use."""
         return values
 
     def kept[T](self, key: object, make: Callable[[], T]) -> T:
-        """What `make` gives, the same in every iteration: an agent alone makes it once."""
+        """The value of `make`, which no iteration changes; a single agent calls `make` once."""
         del key
         return make()
 
@@ -106,15 +107,16 @@ class AgentView(abc.ABC):
         return uniforms((k0, k1), (when, slots))
 
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
-        """u ∈ (0, 1] for each agent here, fresh in each iteration or once per run."""
+        """u ∈ (0, 1] for each agent, fresh in each iteration or once for the run."""
         slots = self.xp.full((1, 1, 1), slot, np.uint32)
         return self._hold(self._draw(stream, slots, once=once))
 
     def link_uniforms(
         self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
     ) -> tuple[Array, Array]:
-        """u for each agent's own link (agents, 1, trials) and for each out-slot (out-slots, 1,
-        trials).
+        """u for each agent's own link (agents, 1, trials), and for each out-slot.
+
+        The second array is (out-slots, 1, trials).
         """
         slots = self._slots(links)
         own = self._draw(stream, slots.own, once=once)
@@ -127,11 +129,11 @@ class AgentView(abc.ABC):
         half = (dim + 1) // 2
         pairs = self.xp.arange(half, dtype=np.uint32)[None, :, None]
         width = self.to_links(slots.per_agent, links)
-        # slots 0 … per_agent−1 are the weights'; vectors take the next ones, pair by pair
+        # weights have the slots 0 … per_agent−1; vectors have the next slots, pair by pair
         first = width + (slots.out * np.uint32(half) + pairs) * np.uint32(2)
-        radius, turn = (self._draw(stream, first + np.uint32(s), links) for s in (0, 1))
+        radius, angle = (self._draw(stream, first + np.uint32(s), links) for s in (0, 1))
         radius = self.xp.sqrt(-2.0 * self.xp.log(radius))
-        angle = 2.0 * math.pi * turn
+        angle = 2.0 * math.pi * angle
         normal = self.xp.concatenate(
             [radius * self.xp.cos(angle), radius * self.xp.sin(angle)], axis=1
         )[:, :dim]
@@ -144,16 +146,16 @@ class AgentView(abc.ABC):
     # ---- splits and pairings
 
     def columns(self, own: Array, out: Array, links: Links = Links.GRAPH) -> Columns:
-        """The matrix whose columns are these weights over their sums."""
+        """The matrix whose columns are these weights, divided by their sums."""
         return Columns(own, out, 1.0 / (own + self.sum_out(out, links)), links)
 
     def shares(self, vector: Array, out: Array, links: Links = Links.GRAPH) -> Terms:
-        """Vectors to the others; the own share is what remains."""
+        """The terms that send `out` to the others; the own share is the rest of `vector`."""
         out = self._real(out, links)
         return Shares(links).of(vector - self.sum_out(out, links), out)
 
     def pairing(self) -> tuple[Columns, Array, Array]:
-        """W^k of one random link, who is awake (agents, 1, trials), which out-slots are."""
+        """W^k of one random link; agents (agents, 1, trials) and out-slots that are awake."""
         numbers, n_links = self._link_numbers()
         woken = self.xp.ceil(self.coin() * n_links) - 1.0  # u ∈ (0, 1] → 0 … n_links − 1
         over = self._real(1.0 * (numbers == woken), Links.GRAPH)

@@ -1,7 +1,7 @@
-"""The weights of one agent, from its links and its neighbours' degrees: nobody needs the graph.
+"""The weights of one agent, from its links and its neighbours' degrees, without the whole graph.
 
-A deployed agent computes them while it meets its neighbours (network/introduction.py). They are the
-expressions of `hushgrad.mixing`, summed in the same order, so that they are the same numbers.
+A deployed agent computes its weights while it meets its neighbours (network/introduction.py).
+`hushgrad.mixing` has the same expressions and the same order of sums, so the bits are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hushgrad.exchange import Links
 
 @dataclass(frozen=True)
 class Ends:
-    """How many agents one hears, and to how many it sends."""
+    """The numbers of agents that an agent hears (`into`) and sends to (`out`)."""
 
     into: int
     out: int
@@ -25,7 +25,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Row:
-    """The weights of an agent's links, as it tells its neighbours for W²."""
+    """The weights of an agent's links, which its neighbours need for W²."""
 
     own: float
     links: Mapping[int, float]
@@ -51,7 +51,7 @@ def _by_column(receiver: Ends, sender: Ends, most: int) -> float:
     return 1 / (1.0 + sender.out)
 
 
-# which rule serves which letter; a doubly stochastic W serves all
+# rule → matrix → weight; a doubly stochastic W serves as R and as C, too
 MIXING: Mapping[str, Mapping[str, _Weigh]] = {
     **{name: dict.fromkeys("WRC", rule) for name, rule in _DOUBLY.items()},
     "uniform": {"R": _by_row, "C": _by_column},
@@ -68,7 +68,7 @@ def public_weights(
     senders: Mapping[int, Ends],
     receivers: Mapping[int, Ends],
 ) -> dict[str, LocalWeights]:
-    """One agent's weights of each matrix that the algorithm needs."""
+    """One agent's weights in each matrix that the algorithm needs."""
     rules = MIXING.get(mixing, {})
     weights: dict[str, LocalWeights] = {}
     for letter in algorithm.needs:
@@ -82,7 +82,7 @@ def public_weights(
         if mixing == "max_degree" and most < max(e.into for e in [me, *senders.values()]):
             raise MixingError(
                 f'mixing "max_degree" needs the network\'s largest degree, but max_degree = '
-                f"{max_degree} and there are agents with more links here. Set it in [run]."
+                f"{max_degree} and there are agents with more links. Correct max_degree in [run]."
             )
         into = {j: weigh(me, ends, most) for j, ends in sorted(senders.items())}
         out = {i: weigh(ends, me, most) for i, ends in sorted(receivers.items())}
@@ -92,7 +92,7 @@ def public_weights(
 
 
 def _sum(values: Iterable[float]) -> float:
-    """From left to right, without the compensation of Python's `sum`."""
+    """The sum from left to right, without the compensation of Python's `sum`."""
     total = 0.0
     for value in values:
         total += value
@@ -115,7 +115,7 @@ def square(me: int, weights: LocalWeights, rows: Mapping[int, Row]) -> LocalWeig
 def check_two_hop(
     algorithm: Algorithm, needed: Iterable[int], linked: Iterable[int], rows: Iterable[Row]
 ) -> None:
-    """Refuse W² where a link is missing, with the list."""
+    """Refuse W² if links are missing, and list them."""
     missing = sorted(set(needed) - set(linked))
     if algorithm.links is Links.TWO_HOP and missing:
         names = {i: name for row in rows for i, name in row.names.items()}

@@ -1,4 +1,7 @@
-"""One agent of a network: it computes with its own objective and talks to its neighbours."""
+"""The deployed agent: it computes with its own objective and exchanges messages with neighbours.
+
+Users run an `Agent` from Python, and `hushgrad agent` (ops/command.py) runs one as a process.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from math import inf
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,7 @@ from hushgrad.network.keys.masking import MASKS, begun_with, check_begun, mask_t
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
+from hushgrad.network.pace import Pace
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stopping import Stopping
@@ -52,26 +55,22 @@ log = logging.getLogger("hushgrad.agent")
 
 type Vector = NDArray[np.float64]
 
-# After some rounds that took longer, the next are computed in a thread, so that heartbeats go on.
-# Most rounds are so short that handing them over would cost more than they do.
-QUICK = 0.1  # seconds
-SLOW_ROUNDS = 3  # a busy machine may delay one or two
-FORGIVEN = 1 / 16  # of a slow round, by a quick one: not every round has a gradient to evaluate
-FAR = 1e100  # from where on an iterate counts as diverged
-LEFT = "left"  # in the state directory: it has finished, and waited in vain for others to
-AGAIN = 10.0  # seconds that it then waits for them when it is asked again
-GRACE = 2.0  # seconds that an agent waits, all being finished, for its neighbours to know it
+FAR = 1e100  # an iterate with a larger entry counts as diverged
+# A file in the state directory: the agent has finished, but a neighbour did not within `max_wait`.
+LEFT = "left"
+AGAIN = 10.0  # seconds that an agent with such a file waits at most, when it is started again
+GRACE = 2.0  # seconds, once all have finished, for the neighbours to learn that all have
 
 
 class Agent:
-    """One agent, as `config` or the file of this name describes it.
+    """One agent; `config` is its configuration, or the path of its file.
 
-        async for k, x in agent: …      x = θ̂ after k iterations, as the run goes on
-        result = await agent.run()      or all at once
+        async for k, x in agent: …      each iteration in turn: x = θ̂ after k iterations
+        result = await agent.run()      or the whole run at once
 
-    `gradient` replaces the objective of the configuration: θ (d,) → ∇f(θ) (d,). Whatever ends an
-    agent, its state directory stays; the same configuration continues the run where it stood.
-    `listening` is a socket that is bound already, in place of the configuration's address.
+    `gradient` replaces the objective of the configuration: θ (d,) → ∇f(θ) (d,). `listening` is a
+    bound socket that replaces the address of the configuration. The state directory outlives the
+    agent. A new agent with the same configuration continues the run from there.
     """
 
     def __init__(
@@ -90,15 +89,15 @@ class Agent:
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
-        self._slow_rounds = 0.0
-        self._is_followed = False  # iteration by iteration, by who iterates
+        self._pace = Pace(self.config.heartbeat)
+        self._is_followed = False  # the user iterates over the agent
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
 
-    # ---- what a user sees
+    # ---- the interface for users
 
     @property
     def x(self) -> Vector:
-        """θ̂ now."""
+        """The present estimate θ̂."""
         if self._rounds is not None and self._rounds.round >= 0:
             return self._rounds.machine.x.copy()
         return self._x0
@@ -109,20 +108,20 @@ class Agent:
         return np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
 
     def stop(self) -> None:
-        """Leave after the present round; the run can be continued later."""
+        """End the agent after the present round; a new agent can continue the run."""
         self._is_asked_to_stop = True
         if self._hub is not None:
             self._hub.wake()
 
     async def run(self) -> AgentResult:
-        """Run to the end, or to what prevents it; the status says which."""
+        """Run until the run ends or cannot go on; the status of the result says which."""
         started = monotonic()
         try:
             async for _ in self._iterate():
                 pass
         except (AgentError, DivergedError, ProblemError) as error:
             is_bad_input = isinstance(error, ProblemError) and self.stats.round < 0
-            if not self._incarnation or is_bad_input:  # nothing was begun
+            if not self._incarnation or is_bad_input:  # the run did not begin
                 raise
             return self._result(self._status_of(error), str(error), started)
         rounds, tolerance = self._rounds, self.config.run.tolerance
@@ -136,12 +135,12 @@ class Agent:
             return Status.PEER_LOST
         if isinstance(error, (StaleCopyError, ReplayError, MaskError, DiameterError)):
             return Status.REFUSED
-        # far out, gradients overflow before the iterates do
+        # gradients at a distant iterate overflow before the iterate does
         is_lost = isinstance(error, ProblemError) and not np.abs(self.x).max() < FAR
         return Status.DIVERGED if is_lost or isinstance(error, DivergedError) else Status.FAILED
 
     def _result(self, status: Status, detail: str, started: float) -> AgentResult:
-        if self.stats.round < 0:  # it ended before it stood where its journal ends
+        if self.stats.round < 0:  # the agent ended before it had read its journal
             with suppress(StateError):
                 self._note_position(read_position(self.config.state))
         return AgentResult(
@@ -167,15 +166,15 @@ class Agent:
 
     async def _iterate(self) -> AsyncGenerator[int]:
         if self._incarnation:
-            raise AgentError("an Agent runs once. Make a new one, which continues where it stood.")
+            raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
         objective = load_objective(self._given or config.objective, config.run.dim)
         objective = masked(config, objective)
-        credentials = None if self._transport else self._credentials()  # before anything is begun
+        credentials = None if self._transport else self._credentials()
         state = StateDirectory(
             config.state, run=config.run.id, agent=config.name, durability=config.durability
         )
-        self._incarnation = state.incarnation
+        self._incarnation = state.incarnation  # from here on, the run has begun
         every = config.record_every
         if every is not None:
             path = config.state / SAMPLES
@@ -199,8 +198,9 @@ class Agent:
 
     def _session(self) -> tuple[Session, Stopping]:
         config, run = self.config, self.config.run
-        near = [n for n in config.neighbours if not n.two_hop]
-        ends = Ends(sum(n.direction != "out" for n in near), sum(n.direction != "in" for n in near))
+        linked = [n for n in config.neighbours if not n.two_hop]
+        into = sum(n.direction != "out" for n in linked)
+        ends = Ends(into, out=sum(n.direction != "in" for n in linked))
         me = SelfDescription(
             public_parts(run), config.number, self._incarnation, ends, heartbeat=config.heartbeat
         )
@@ -211,7 +211,7 @@ class Agent:
         return Session(me, peers, stopping.n_bytes), stopping
 
     def _credentials(self) -> tuple[Identity, dict[str, Certificate]]:
-        """This agent's, and its neighbours'."""
+        """The identity of this agent, and the certificates of its neighbours by name."""
         config = self.config
         return load_identity(config.key, config.certificate, name=config.name), {
             n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours
@@ -258,7 +258,7 @@ class Agent:
             if links is None:
                 return
         local = local_agent(self.config, hub, links, objective.gradient, state.secret)
-        if known is None:  # kept once they are found to do
+        if known is None:  # local_agent has accepted the links
             state.store_links(links)
         steps = JournaledMachine(self.config.run.algorithm, local, self._x0)
         self._rounds = rounds = Rounds(
@@ -283,45 +283,44 @@ class Agent:
         while rounds.status is None and not self._is_asked_to_stop:
             if hub.failure is not None or not session.is_complete:
                 await hub.change()
-            elif self._slow_rounds < SLOW_ROUNDS:
-                if self._advanced(hub, rounds, self._timed(rounds.advance, session.take())):
+            else:
+                if self._pace.is_slow:
+                    has_ended = await self._compute(
+                        self._pace.timed, rounds.advance, session.take()
+                    )
+                else:
+                    has_ended = self._pace.timed(rounds.advance, session.take())
+                self._send_next(hub, rounds, has_ended)
+                if has_ended:
                     yield machine.k
-            elif self._advanced(
-                hub, rounds, await self._compute(self._timed, rounds.advance, session.take())
-            ):
-                yield machine.k
         if rounds.status is not None:
             await self._settle(hub, session, rounds)
 
     def _advance_now(self, hub: Hub, rounds: Rounds) -> None:
-        """Where nobody follows the iterations: compute a round when its last message comes."""
+        """Compute a round as soon as its last message is here; only if nobody iterates."""
         session = hub.session
         try:
             while session.is_complete:
-                if (
-                    hub.failure is not None
-                    or self._slow_rounds >= SLOW_ROUNDS
-                    or self._is_asked_to_stop
-                ):
+                if hub.failure is not None or self._pace.is_slow or self._is_asked_to_stop:
                     hub.wake()
                     return
-                self._advanced(hub, rounds, self._timed(rounds.advance, session.take()))
-        except Exception as error:  # the agent's task raises it
+                has_ended = self._pace.timed(rounds.advance, session.take())
+                self._send_next(hub, rounds, has_ended)
+        except Exception as error:  # the task of the agent raises the error
             hub.fail(error)
         if rounds.status is not None:
             hub.wake()
 
-    def _advanced(self, hub: Hub, rounds: Rounds, has_ended: bool) -> bool:
-        """Send the round that is durable now; whether an iteration ended with the one before."""
+    def _send_next(self, hub: Hub, rounds: Rounds, has_ended: bool) -> None:
+        """Send the round that is in the journal now, and keep a sample if an iteration ended."""
         if rounds.status is None:
             hub.commit(rounds.round, rounds.frames[rounds.round], rounds.machine.outbox.sizes)
         self._note(rounds)
         if has_ended and self._samples is not None:
             self._sample(rounds.machine)
-        return has_ended
 
     def _note(self, rounds: Rounds) -> None:
-        """Where this agent stands, for who looks on."""
+        """Write the position of this agent into `stats`, for metrics and reports."""
         stats, now = self.stats, monotonic()
         if rounds.round > stats.round >= 0:
             stats.rounds += 1
@@ -343,24 +342,9 @@ class Agent:
                 ) from error
 
     async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
-        """In a thread, so that the loop goes on."""
+        """Call `work` in a thread, so that the event loop goes on."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, work, *given)
-
-    def _timed[T](self, work: Callable[..., T], *given: Any) -> T:
-        started = perf_counter()
-        done = work(*given)
-        self._judge(perf_counter() - started)
-        return done
-
-    def _judge(self, seconds: float) -> None:
-        """Whether rounds are slow, after one more."""
-        if seconds > self.config.heartbeat:
-            self._slow_rounds = inf
-        elif seconds > QUICK:
-            self._slow_rounds += 1
-        elif self._slow_rounds:
-            self._slow_rounds = max(0.0, self._slow_rounds - FORGIVEN)
 
     async def _settle(self, hub: Hub, session: Session, rounds: Rounds) -> None:
         """Serve the last message until every neighbour has finished too."""
@@ -386,11 +370,11 @@ class Agent:
                 while not all(p.knows_finished for p in session.peers.values()):
                     await hub.change()
         except (TimeoutError, AgentError):
-            log.debug("left without the last farewell")
+            log.debug("the agent ended before all neighbours knew that all have finished")
 
 
 def _diameter(run: RunConfig) -> int | None:
-    """How far the bits go by which agents stop together; n − 1 bounds the hops in any network."""
+    """The bound on the hops between agents that stop together: n − 1 holds in every network."""
     if run.tolerance is None:
         return None
     return run.n_agents - 1 if run.diameter is None else run.diameter

@@ -1,4 +1,8 @@
-"""What an agent knows of the network: its own links, and what its neighbours say of theirs."""
+"""How an agent gets to know its part of the network: from its own links and its neighbours' HELLOs.
+
+The deployed agent (deployed.py) calls `introduce` before the first round of a run. It calls
+`local_agent` at every start, with the facts that `introduce` gave.
+"""
 
 from __future__ import annotations
 
@@ -19,26 +23,27 @@ from hushgrad.network.transport.hub import Hub
 async def introduce(
     config: AgentConfig, hub: Hub, is_over: Callable[[], bool]
 ) -> dict[str, Any] | None:
-    """Hear from every neighbour how many links it has and, for W², their weights; None if it is
-    over before.
+    """Wait until every neighbour has told how many links it has and, for W², their weights.
+
+    Returns these facts for links.json; None if `is_over` becomes true before.
     """
     session = hub.session
     while any(peer.ends is None for peer in session.peers.values()):
         if is_over():
             return None
         await hub.change()
-    near = [j for j, peer in session.peers.items() if not peer.two_hop]
+    linked = [j for j, peer in session.peers.items() if not peer.two_hop]
     ends = {j: _known(session.peers[j]) for j in session.peers}
     rows: dict[int, Row] = {}
     if config.run.algorithm.links is Links.TWO_HOP:
         weights = _public(config, hub, ends)["W"]
-        names = {j: session.peers[j].name for j in near}
+        names = {j: session.peers[j].name for j in linked}
         hub.tell_row(Row(weights.own, weights.into, names))
-        while not set(near) <= set(hub.rows):
+        while not set(linked) <= set(hub.rows):
             if is_over():
                 return None
             await hub.change()
-        rows = {j: hub.rows[j] for j in near}
+        rows = {j: hub.rows[j] for j in linked}
     return {
         "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
         "rows": {str(j): row_document(row) for j, row in rows.items()},
@@ -52,22 +57,22 @@ def local_agent(
     gradient: Callable[[Any], Any],
     secret: bytes,
 ) -> Local:
-    """An agent's part of the network, from what `introduce` gave, now or before a restart."""
+    """This agent's part of the network, from the facts that `introduce` gave."""
     run = config.run
     ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
-    for j, known in ends.items():
-        hub.session.peers[j].ends = known
+    for j, theirs in ends.items():
+        hub.session.peers[j].ends = theirs
     weights = _public(config, hub, ends)
-    near = [n for n in config.neighbours if not n.two_hop]
-    receivers = {Links.GRAPH: tuple(sorted(n.number for n in near if n.direction != "in"))}
+    linked = [n for n in config.neighbours if not n.two_hop]
+    receivers = {Links.GRAPH: tuple(sorted(n.number for n in linked if n.direction != "in"))}
     if run.algorithm.links is Links.TWO_HOP:
         rows = {int(j): read_row(row) for j, row in links["rows"].items()}
         weights["W2"] = square(config.number, weights["W"], rows)
-        # a neighbour may still be waiting for it after this agent was started again
-        names = {n.number: n.name for n in near}
+        # a neighbour may still wait for these weights after this agent was started again
+        names = {n.number: n.name for n in linked}
         hub.row = Row(weights["W"].own, weights["W"].into, names)
-        linked = [n.number for n in config.neighbours]
-        check_two_hop(run.algorithm, weights["W2"].out, linked, rows.values())
+        known = [n.number for n in config.neighbours]
+        check_two_hop(run.algorithm, weights["W2"].out, known, rows.values())
         receivers[Links.TWO_HOP] = tuple(weights["W2"].out)
     return Local(
         number=config.number,
@@ -75,21 +80,21 @@ def local_agent(
         weights=weights,
         gradient=gradient,
         draws=_draws(config, secret),
-        link_numbers={n.number: n.link for n in near if n.link is not None},
+        link_numbers={n.number: n.link for n in linked if n.link is not None},
         n_links=run.n_links or 0,
     )
 
 
 def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str, Any]:
-    near = [n for n in config.neighbours if not n.two_hop]
+    linked = [n for n in config.neighbours if not n.two_hop]
     run = config.run
     return public_weights(
         run.algorithm,
         run.mixing,
         run.max_degree,
         hub.session.me.ends,
-        {n.number: ends[n.number] for n in near if n.direction != "out"},
-        {n.number: ends[n.number] for n in near if n.direction != "in"},
+        {n.number: ends[n.number] for n in linked if n.direction != "out"},
+        {n.number: ends[n.number] for n in linked if n.direction != "in"},
     )
 
 

@@ -1,9 +1,9 @@
-"""The step machine of a deployed agent, whose steps can be run again from a journal.
+"""The step machine of a deployed agent, with a journal from which its steps can run again.
 
 A step is a function of its state, of the sums that its rounds gave back, of the gradients that it
-asked for, and of draws that are addressed, not drawn in order. The journal holds the first three.
-So a restarted agent reruns a step up to the round where it stood, without calling the user's
-objective again. rounds.py decides when a section is written; state/journal.py writes it.
+asked for, and of draws. The journal holds the first three, and a draw depends on its address alone.
+So a restarted agent reruns a step up to the last round in the journal, and does not call the user's
+objective again. rounds.py decides when to write a section; state/journal.py writes it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from hushgrad.network.state.sections import Section
 
 type Vector = NDArray[np.float64]  # (d,)
 
-# names of arrays in the journal
+# the names of arrays in the journal
 _SUM, _GRADIENT, _X0 = "sum ", "gradient ", "x0"
 
 
 class JournaledMachine:
-    """One agent's step machine with the sums and gradients that its journal needs."""
+    """One agent's step machine, and the sums and gradients that the journal needs."""
 
     def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
         self._objective = local.gradient
-        self._told: deque[Vector] = deque()  # gradients from the journal, to be given again
+        self._replayed: deque[Vector] = deque()  # gradients from the journal, for the rerun
         self._gradients: list[Vector] = []  # evaluated since the last `record`
-        self._n_past = 0  # of these, before the present step: its state holds their effect
-        self._sums: tuple[Vector, ...] = ()  # of the round before
+        self._n_past = 0  # gradients from steps before the present one, whose state includes them
+        self._sums: tuple[Vector, ...] = ()  # of the last round that was consumed
         self.machine = StepMachine(algorithm, replace(local, gradient=self._gradient), x0)
 
     def _gradient(self, x: Vector) -> Vector:
-        if self._told:
-            return self._told.popleft()
+        if self._replayed:
+            return self._replayed.popleft()
         g = self._objective(x)
         self._gradients.append(g)
         return g
@@ -53,7 +53,10 @@ class JournaledMachine:
         self.machine.begin()
 
     def receive(self, inbox: Mapping[int, Payload]) -> bool:
-        """Take the messages of this round; whether the step has ended (then `go_on`, or not)."""
+        """Take the messages of this round; returns whether the step has ended.
+
+        After the end of a step, `go_on` opens the next one.
+        """
         return self._advance(self.machine.receive(inbox))
 
     def _advance(self, sums: tuple[Vector, ...]) -> bool:
@@ -66,7 +69,7 @@ class JournaledMachine:
         self.machine.go_on()
 
     def check_finite(self) -> None:
-        """Refuse to send numbers that no neighbour would take."""
+        """Refuse to send numbers that are not finite: every neighbour would refuse them."""
         if not self.machine.is_finite:
             raise DivergedError(
                 f"iteration {self.machine.k}: the numbers to be sent are not finite. Choose a "
@@ -76,15 +79,15 @@ class JournaledMachine:
     # ---- writing
 
     def record(self, blob: bytes, *, is_head: bool) -> Section:
-        """The section of the present round: the sums of the round before and the gradients since.
+        """The section of the present round: the sums of the last round and the gradients since.
 
-        At the head of a slot, in the first round of a step, the state stands in place of both.
+        The head of a slot is the first round of a step, and holds the state instead of the sums.
         """
         machine, gradients = self.machine, self._gradients
         self._gradients = []
         if not is_head:
             arrays = {f"{_SUM}{e}": total for e, total in enumerate(self._sums)}
-        elif machine.k == 0:  # the state follows from x⁰ and the gradients at it
+        elif machine.k == 0:  # x⁰ and the gradients at x⁰ give the state
             arrays = {_X0: machine.x0}
         else:
             arrays, gradients = machine.state._asdict(), gradients[self._n_past :]
@@ -100,13 +103,13 @@ class JournaledMachine:
     # ---- running again
 
     def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
-        """Rerun a slot's steps to its last round; `check` sees every round with its section."""
+        """Rerun the steps of a slot up to its last round; calls `check` in every round."""
         head, machine = sections[0], self.machine
         if head.facts.get("is_final"):
             self._restore(head)
             machine.k, machine.round = head.k, head.round
             return
-        self._tell(head)
+        self._queue_gradients(head)
         if head.k == 0:
             machine.x0 = np.array(head.arrays[_X0])
             machine.begin()
@@ -115,25 +118,25 @@ class JournaledMachine:
             machine.resume(head.k, head.round)
         for section in sections:
             if section is not head:
-                self._tell(section)
+                self._queue_gradients(section)
                 if self._advance(_sums(section)):
                     self.go_on()
             if (section.k, section.round) != (machine.k, machine.round):
                 raise ReplayError(
-                    f"the journal has round {section.round} of step {section.k} where the rerun "
-                    f"has round {machine.round} of step {machine.k}."
+                    f"the journal holds round {section.round} of step {section.k}, but the rerun "
+                    f"is in round {machine.round} of step {machine.k}."
                 )
             check(section)
-        if self._told or self._gradients:
+        if self._replayed or self._gradients:
             raise ReplayError(
-                f"step {machine.k} does not ask for the gradients that its journal holds. Run it "
-                "with the version and configuration that wrote it."
+                f"step {machine.k} does not ask for the gradients that its journal holds. Run the "
+                "agent with the version and configuration that wrote the journal."
             )
 
-    def _tell(self, section: Section) -> None:
-        """Have the gradients of a section at hand."""
+    def _queue_gradients(self, section: Section) -> None:
+        """Let the rerun use the gradients of a section."""
         names = [name for name in section.arrays if name.startswith(_GRADIENT)]
-        self._told.extend(np.array(section.arrays[name]) for name in names)
+        self._replayed.extend(np.array(section.arrays[name]) for name in names)
 
     def _restore(self, head: Section) -> None:
         names = [name for name in head.arrays if not name.startswith(_GRADIENT)]
@@ -148,16 +151,16 @@ class JournaledMachine:
         shapes = [stored[name].shape for name in fields]
         if shapes != (own := [np.shape(u) for u in expected]):
             raise ReplayError(
-                f"the journal holds a state of the shapes {shapes}, but this run's are {own}. Run "
-                "it with the configuration that wrote it."
+                f"the journal holds a state of the shapes {shapes}, but the state of this run has "
+                f"{own}. Run the agent with the configuration that wrote the journal."
             )
         self.machine.state = type(expected)(**stored)
 
     def _fresh_state(self) -> Any:
-        """A state of the algorithm's, for its names and shapes only."""
+        """A state of the algorithm, only for its names and shapes."""
         machine = self.machine
-        calm = replace(machine.agent.local, gradient=np.zeros_like)
-        other = StepMachine(machine.algorithm, calm, machine.x0)
+        local = replace(machine.agent.local, gradient=np.zeros_like)
+        other = StepMachine(machine.algorithm, local, machine.x0)
         return machine.algorithm.init(other.agent, other.x0[None, :, None])
 
 

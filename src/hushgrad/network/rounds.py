@@ -1,6 +1,7 @@
-"""The rounds of a deployed agent: consume the messages of one, make the next durable, know the end.
+"""The rounds of a deployed agent: it consumes one round, writes the next to the journal, and ends.
 
-No I/O but the journal's. The deployed agent (deployed.py) sends the frames once they are durable.
+The only I/O is the journal's. The deployed agent (deployed.py) sends the frames of a round once
+they are in the journal.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from hushgrad.network.state.sections import Section
 
 type Frames = dict[int, bytes]  # by peer
 
-# The blob of a section: flags, stop bits, the digest of the frames that are sent, the digests of
-# the messages that were consumed, in the order of the peers' numbers.
+# The blob of a section: flags, stop bits, the digest of all frames that go out, and the digest of
+# each message that was consumed, in the order of the peers' numbers.
 _FLAGS = 8  # bytes
 _STILL, _STOP = 1, 2
 
 
 class Rounds:
-    """One agent's rounds; `advance` is given the messages of one and makes the next durable."""
+    """The rounds of one agent; `advance` goes from one round to the next."""
 
     def __init__(
         self,
@@ -48,28 +49,28 @@ class Rounds:
         self._peers, self._stats = tuple(sorted(peers)), stats
         self._is_still = self._must_stop = False
         self.status: Status | None = None  # done or converged, once the run has ended
-        self.is_settled = False  # and every neighbour has finished too
-        self.round = -1  # the last that was committed
-        self.frames: dict[int, Frames] = {}  # the last two rounds
+        self.is_settled = False  # the run has ended at every neighbour, too
+        self.round = -1  # the last round in the journal
+        self.frames: dict[int, Frames] = {}  # of the last two rounds
         self.consumed: dict[int, dict[int, bytes]] = {}  # round → peer → digest of its message
 
     # ---- beginning
 
     def begin(self) -> None:
-        """From the journal, or from the beginning."""
+        """Go to the last round of the journal; if the journal is empty, open round 0."""
         slots = self._state.read()
         if not slots:
             self.steps.begin()
             self._commit(b"", is_new=True)
             return
         if len(slots) == 2 and slots[0][-1].round + 1 != slots[1][0].round:
-            del slots[0]  # damaged in the middle
+            del slots[0]  # its last sections are damaged
         for sections in slots:
             self._replay(sections)
         if not self.frames and not self.is_settled:
             raise StateError(
-                f"the journal in '{self._state.path}' has the end of the run, but lost the last "
-                "message, which a neighbour may need. Restore the newest state."
+                f"the journal in '{self._state.path}' holds the end of the run, but has lost the "
+                "last message, which a neighbour may need. Restore the newest state."
             )
 
     def _replay(self, sections: list[Section]) -> None:
@@ -81,7 +82,7 @@ class Rounds:
             self.is_settled = any(s.facts.get("is_settled") for s in sections)
 
     def _compare(self, section: Section) -> None:
-        """Refuse a rerun that gives other messages than were committed."""
+        """Refuse a rerun whose messages differ from the messages in the journal."""
         blob, place = section.blob, _FLAGS + self._stopping.n_bytes
         flags = int.from_bytes(blob[:_FLAGS], "little")
         self._is_still, self._must_stop = bool(flags & _STILL), bool(flags & _STOP)
@@ -92,13 +93,14 @@ class Rounds:
         if not is_same:
             raise ReplayError(
                 f"rerun from its journal, round {self.round} gives other messages than were "
-                "committed. Sending them would tell two things for one round. Run the agent with "
-                "the version, configuration and machine that wrote the journal, or start a new run."
+                "committed. The agent would send two different messages for one round. Run the "
+                "agent with the version, configuration and machine that wrote the journal, or "
+                "start a new run."
             )
         self._note_consumed(self.round, blob[place + DIGEST :])
 
     def _note_consumed(self, round_: int, digests: bytes) -> None:
-        """Keep the digests of the messages that came before `round_` was committed."""
+        """Keep the digests of the messages that were consumed before `round_`."""
         if digests:
             self.consumed[round_ - 1] = {
                 j: digests[DIGEST * n : DIGEST * (n + 1)] for n, j in enumerate(self._peers)
@@ -108,9 +110,9 @@ class Rounds:
     # ---- going on
 
     def advance(self, inbox: dict[int, Data]) -> bool:
-        """Consume the messages of the present round; whether an iteration has ended with it."""
+        """Consume the messages of the present round; returns whether an iteration has ended."""
         steps, machine = self.steps, self.machine
-        self.frames.pop(self.round - 1, None)  # a peer that has sent this round has the one before
+        self.frames.pop(self.round - 1, None)  # a peer that has sent this round holds the last
         before = None if self._run.tolerance is None else machine.x
         has_ended = steps.receive({j: data.payload for j, data in inbox.items() if data.present})
         if before is not None:
@@ -119,7 +121,7 @@ class Rounds:
             stop = [data.stop for data in inbox.values()]
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
         consumed = b"".join([inbox[j].digest for j in self._peers])
-        inbox.clear()  # long messages make room for those that are sent next
+        inbox.clear()  # frees the memory of long messages before the next ones are made
         if has_ended and (self._must_stop or machine.k == self._run.iterations):
             self._finish(consumed)
         else:
@@ -129,8 +131,9 @@ class Rounds:
         return has_ended
 
     def _stands_still(self, before: NDArray[np.float64]) -> bool:
-        """‖x^{k+1} − x^k‖_∞ ≤ tolerance · λ^k: a stepsize that vanishes must not look like an
-        optimum.
+        """Whether ‖x^{k+1} − x^k‖_∞ ≤ tolerance · λ^k.
+
+        Without the factor λ^k, a vanishing stepsize would look like an optimum.
         """
         schedule: Any = getattr(self._run.algorithm, "schedule", None)
         lam = 1.0 if schedule is None else float(schedule.base(float(self.machine.k)))
@@ -138,10 +141,10 @@ class Rounds:
         return bool(np.abs(self.machine.x - before).max() <= self._run.tolerance * lam)
 
     def _encode(self, stop: bytes) -> bytes:
-        """Make the frames of the present round; gives their digest."""
+        """Make the frames of the present round; returns their digest."""
         self.round = round_ = self.machine.round
         payloads = self.machine.outbox.payloads
-        made: dict[tuple[int, ...], bytes] = {}  # by the identities of a payload's vectors
+        made: dict[tuple[int, ...], bytes] = {}  # by the ids of the vectors in a payload
         frames: Frames = {}
         for j in self._peers:
             payload = payloads.get(j, ())
@@ -153,7 +156,7 @@ class Rounds:
         return joint_digest(*made.values())
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
-        """Write the present round down; `is_new`: the first of its step."""
+        """Write the present round to the journal; `is_new`: the round is the first of a step."""
         self.steps.check_finite()
         stop = self._stopping.encode()
         sent = self._encode(stop)
@@ -174,7 +177,7 @@ class Rounds:
         self.status = status
 
     def settle(self) -> None:
-        """Every neighbour has finished: nobody will ask for the last message again."""
+        """Note in the journal that no neighbour will ask for the last message again."""
         if not self.is_settled:
             facts = {"is_settled": True}
             self._state.append(Section(self.machine.k, self.machine.round, facts=facts))

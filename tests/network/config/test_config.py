@@ -1,4 +1,4 @@
-"""`agent.toml`: read into a config, or everything that is wrong with it said at once."""
+"""`agent.toml` becomes a config, or one error lists everything that is wrong."""
 
 import inspect
 import re
@@ -31,7 +31,7 @@ def said(text, **options):
 
 
 def changed(*path, **values):
-    """The example with keys of one table set, or taken out where the value is ..."""
+    """The example with keys of one table set, or taken out if the value is ..."""
     tables = example()
     table = tables
     for key in path:
@@ -70,7 +70,7 @@ def test_the_example_is_read_as_it_says(tmp_path):
     assert config.objective.standardise == Standardise(mean=(60.0, 5.0), scale=(15.0, 2.0))
 
 
-def test_everyone_is_within_all_others_hops_where_no_diameter_is_given():
+def test_without_a_diameter_it_is_the_number_of_other_agents():
     assert parse_config(example()).run.diameter == 2
     assert parse_config(changed("run", diameter=1)).run.diameter == 1
     assert parse_config(changed("run", tolerance=...)).run.diameter is None
@@ -129,27 +129,27 @@ def test_every_finding_comes_at_once_with_its_line_and_key():
         (changed(neighbour={"name": "x"}), "neighbour is a table of its own. Write [[neighbour]]"),
         (changed(neighbour=[]), "neighbour is missing: an agent has at least one"),
         (changed(neighbour=[3]), "neighbour[0] = 3 is not a table"),
-        (changed("run", iterations=0), "run.iterations = 0 is not a number from 1 on"),
-        (changed("run", n_agents=1), "run.n_agents = 1 is not a number from 2 on"),
+        (changed("run", iterations=0), "run.iterations = 0 is not a number of at least 1"),
+        (changed("run", n_agents=1), "run.n_agents = 1 is not a number of at least 2"),
         (changed("run", tolerance=0), "run.tolerance = 0 is not a number above 0"),
         (changed("run", tolerance=float("inf")), "run.tolerance = Infinity is not a number above"),
-        (changed("run", seed=-1), "run.seed = -1 is not a number from 0 on"),
+        (changed("run", seed=-1), "run.seed = -1 is not a number of at least 0"),
         (changed("run", diameter=3), "run.diameter = 3 is more than the 2 hops"),
         (changed("run", id="a b"), 'run.id = "a b" is not a name'),
         (changed("run", mixing="metropolos"), 'Did you mean "metropolis"?'),
         (changed("run", mixing="max_degree"), "needs the key max_degree"),
         (changed("agent", max_wait=-1.0), "agent.max_wait = -1.0 is not a number above 0"),
-        (changed("agent", heartbeat=200), "leaves no room for a second one"),
+        (changed("agent", heartbeat=200), "leaves no room for a second heartbeat"),
         (changed("agent", metrics="0.0.0.0:9"), "0.0.0.0 is not loopback"),
         (changed("agent", listen="a:70000"), "is not an address"),
         (changed("agent", listen=...), "neighbour[1] needs the key address"),
         (changed("agent", x0=[1.0]), "agent.x0 has 1 entries, but dim = 3"),
         (changed("agent", durability="disk"), 'is not one of "process", "power"'),
-        (changed("neighbour", 0, name="west"), 'neighbour[1].name = "west" is there already'),
-        (changed("neighbour", 0, name="north"), 'neighbour[0].name = "north" is there already'),
-        (changed("neighbour", 1, number=1), "neighbour[1].number = 1 is that of south already"),
+        (changed("neighbour", 0, name="west"), 'neighbour[1].name = "west" is taken already'),
+        (changed("neighbour", 0, name="north"), 'neighbour[0].name = "north" is taken already'),
+        (changed("neighbour", 1, number=1), "number = 1 is the number of south already"),
         (changed("partner", 0, number=2), "partner[0].number = 2, but south has the number 1"),
-        (changed("partner", 0, name="north", number=0), 'partner[0].name = "north" is there'),
+        (changed("partner", 0, name="north", number=0), 'partner[0].name = "north" is taken'),
         (changed("neighbour", 0, address="south"), "neighbour[0].address"),
         (changed("objective", kind=...), "objective needs either kind or function"),
         (changed("objective", function="a:b"), "objective needs either kind or function"),
@@ -158,7 +158,7 @@ def test_every_finding_comes_at_once_with_its_line_and_key():
         (changed("objective", columns=["age", "outcome"]), "has the target 'outcome'"),
         (changed("objective", columns=[]), "needs at least one column"),
         (changed("objective", delimiter=";;"), "is not one character"),
-        (changed("objective", regularisation=-1.0), "is not a number from 0 on"),
+        (changed("objective", regularisation=-1.0), "is not a number of at least 0"),
         (changed("objective", standardise=3), "is not a table such as"),
         (changed("objective", "standardise", scale=[0.0, 1.0]), "a scale that is not above 0"),
         (changed("objective", "standardise", mean=...), "needs the key mean"),
@@ -175,11 +175,11 @@ def test_every_finding_comes_at_once_with_its_line_and_key():
         (changed(algorithm={"name": "AsynDGM"}), "neighbour[1] needs the key link"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(tables, message):
+def test_each_mistake_is_named(tables, message):
     assert message in said(tables)
 
 
-def test_what_others_can_use_is_accepted():
+def test_keys_that_other_algorithms_need_are_accepted():
     two_hop = changed("neighbour", 0, two_hop=True)
     two_hop["algorithm"]["form"] = "square"
     assert parse_config(two_hop).neighbours[0].two_hop
@@ -222,7 +222,7 @@ def test_files_that_are_not_there_or_not_toml_are_named(tmp_path):
     assert "this is not TOML" in said("[agent")
 
 
-def test_every_field_of_a_config_can_be_said_in_a_file():
+def test_every_field_of_a_config_has_a_key_in_the_file():
     """The tables and the dataclasses do not drift apart."""
     in_agent = set(inspect.signature(agentfile.agent).parameters)
     in_run = set(inspect.signature(agentfile.run).parameters)
@@ -261,7 +261,7 @@ def test_every_key_is_in_the_documentation():
     ),
     st.data(),
 )
-def test_no_value_in_any_place_gets_past_without_a_config_error(value, data):
+def test_any_value_in_any_place_gives_a_config_or_a_config_error(value, data):
     tables = example()
     table = data.draw(st.sampled_from([*tables]))
     target = tables[table][0] if isinstance(tables[table], list) else tables[table]

@@ -1,4 +1,4 @@
-"""Who is let in: every handshake here is a real one, over a socket on loopback."""
+"""Only neighbours complete a handshake. Every handshake here uses a real socket on loopback."""
 
 import socket
 import ssl
@@ -37,7 +37,7 @@ def people(tmp_path_factory):
 
 
 def meet(server, client, hostname, peers, *, plaintext=False):
-    """(what the server made of it, what the client made of it) in one connection.
+    """(result of the server, result of the client) of one connection.
 
     Each is the name that `peer_name` gives or the exception; a TLS 1.3 client learns of a refusal
     only when it reads, so both sides exchange a byte.
@@ -88,7 +88,7 @@ def test_neighbours_recognise_each_other(people):
 
 
 def refused(outcome, reason):
-    """The server refused for this reason, and the client never got in."""
+    """Check that the server refused for this reason, and that the client got no answer."""
     server, client = outcome
     assert isinstance(server, (ssl.SSLError, IdentityError)), server
     assert reason in str(server)
@@ -201,7 +201,7 @@ def test_a_client_without_a_certificate_is_refused(people):
 
 
 def test_a_certificate_that_verifies_but_was_not_exchanged_is_refused(people):
-    """The last door: byte equality, whatever the trust store let through."""
+    """The certificates must be equal byte for byte, even if the trust store accepts both."""
     ann, bob, dan = people["ann"], people["bob"], people["dan"]
     outcome = meet(
         server_context(ann, [bob.certificate, dan.certificate]),
@@ -251,7 +251,7 @@ def test_a_certificate_says_what_was_minted(tmp_path):
 
 
 def foreign(name, *, ca=False, names=("ann",), mask=True, key=None):
-    """A certificate of someone else's making."""
+    """A certificate that `mint` did not make."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
@@ -317,7 +317,7 @@ def test_a_certificate_of_another_name_is_refused(people):
         load_identity(bob.key_path, bob.certificate_path, name="ann")
 
 
-def test_what_is_missing_or_exchanged_is_named(people, tmp_path):
+def test_a_missing_or_exchanged_file_is_named(people, tmp_path):
     with pytest.raises(IdentityError, match=r"there is no certificate at .*hushgrad key new"):
         load_certificate(tmp_path / "none.crt")
     (tmp_path / "a.key").touch(0o600)

@@ -1,4 +1,4 @@
-"""The masks of deployed agents: agreed on by certificates alone, zero in the sum."""
+"""The masks of deployed agents come from certificates alone and add up to zero."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def masks(keys, **run):
     return [mask_of(config(keys, j, **run)) for j in range(M)]
 
 
-def test_masks_are_large_and_their_sum_is_nothing(keys):
+def test_masks_are_large_and_add_up_to_zero(keys):
     made = masks(keys)
     sizes = ALGORITHM.mask_sizes(D, NETWORK.eta)
     for part, size in (("c", sizes.linear), ("Q", sizes.quadratic)):
@@ -63,7 +63,7 @@ def test_masks_are_large_and_their_sum_is_nothing(keys):
         np.testing.assert_array_equal(mask.Q, mask.Q.T)
 
 
-def test_the_sum_of_masked_gradients_is_that_of_the_gradients(keys):
+def test_masked_gradients_add_up_to_the_sum_of_the_gradients(keys):
     theta = np.linspace(-1, 1, D)
     own = [lambda x, j=j: j * x for j in range(M)]
     every = [masked(config(keys, j), load_objective(own[j], D)) for j in range(M)]
@@ -92,7 +92,7 @@ def test_a_mask_is_the_same_at_every_start_and_another_in_every_run(keys):
 
 
 def test_one_partner_that_others_do_not_know_hides_the_rest(keys, tmp_path):
-    """With another key of one partner the whole mask is another."""
+    """Another key of one partner changes every number of the mask."""
     new = mint(tmp_path, "agent-4").certificate_path
     known = config(keys, 2)
     changed = replace(
@@ -103,7 +103,7 @@ def test_one_partner_that_others_do_not_know_hides_the_rest(keys, tmp_path):
     assert np.abs(mask_of(known).c - mask_of(changed).c).min() > 0
 
 
-def test_with_a_seed_they_are_the_simulators_bit_for_bit(keys):
+def test_with_a_seed_masks_are_the_simulators_bit_for_bit(keys):
     expected = agent_masks(ALGORITHM, NETWORK, D, seed=3, trial=0)
     for mine, theirs in zip(masks(keys, seed=3), expected, strict=True):
         np.testing.assert_array_equal(mine.c, theirs.c)
@@ -119,13 +119,13 @@ def test_without_eta_masks_are_linear(keys):
     [hg.PDGNDS(), hg.EXTRA(), hg.PDGDS(masks=hg.masks.zero_sum(linear=0, quadratic=0))],
     ids=["paper", "EXTRA", "size 0"],
 )
-def test_where_nothing_is_masked_the_gradient_is_the_objectives(keys, algorithm):
+def test_without_masks_the_gradient_is_the_objectives(keys, algorithm):
     objective = load_objective(lambda x: x, D)
     assert masked(config(keys, 0, algorithm=algorithm), objective) is objective
 
 
 def test_a_partner_that_is_missing_or_another_is_named(keys):
-    with pytest.raises(ConfigError, match=r"agent 0 masks with agent \d, but there is no"):
+    with pytest.raises(ConfigError, match=r"agent 0 shares a mask with agent \d, but there is no"):
         mask_of(config(keys, 0, partners=()))
     one = config(keys, 0)
     wrong = replace(one.partners[0], name="agent-6" if one.partners[0].number != 6 else "agent-5")

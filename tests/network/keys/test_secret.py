@@ -1,4 +1,4 @@
-"""Draws from a secret key: the cipher's, at the addresses of the seeded ones."""
+"""Draws from a secret key are the numbers of the cipher, at the addresses of seeded draws."""
 
 import numpy as np
 import pytest

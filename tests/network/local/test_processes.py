@@ -1,4 +1,4 @@
-"""A whole network of processes from what `hg.run` takes: the simulator's numbers, whoever dies."""
+"""`hg.run` with a network of processes gives the simulator's numbers, whichever process dies."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def simulated(table, network, problem, **options):
 
 
 def check_same(got, reference):
-    """Within 1e-12 of the largest number, in every sample."""
+    """Check that every sample is within 1e-12 of the largest number."""
     scale = np.abs(reference.x).max()
     assert np.abs(got.x - reference.x).max() <= 1e-12 * scale
     np.testing.assert_allclose(got.error, reference.error, rtol=0, atol=1e-12 * scale)
@@ -74,7 +74,7 @@ def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(tmp_path):
     assert hg.audit(got) == hg.audit(same)
 
 
-def test_nobodys_directory_holds_what_is_anothers(tmp_path):
+def test_no_agents_directory_holds_the_data_or_key_of_another(tmp_path):
     problem = estimation(3)
     run(tmp_path, {"name": "DGD"}, hg.Network(hg.graphs.path(3)), problem, iterations=2)
     for j in range(3):
@@ -122,7 +122,7 @@ def test_every_rule_gives_the_simulators_weights(tmp_path, mixing):
 
 
 class Killer:
-    """Kills agents as they are looked at, each time another one."""
+    """Kills one agent at each update of the table, each time another one."""
 
     def __init__(self, times):
         self.left, self.reached = times, 0
@@ -134,7 +134,7 @@ class Killer:
             os.kill(row.pid, signal.SIGKILL)
 
 
-def test_agents_that_are_killed_are_started_again_and_nothing_shows_it(tmp_path):
+def test_killed_agents_are_started_again_and_the_run_is_the_same(tmp_path):
     network, problem = hg.Network(hg.graphs.path(3)), estimation(3)
     options = {"iterations": 1500, "record_every": 1}
     starts = []
@@ -198,7 +198,7 @@ def test_a_diverged_run_is_a_result_as_in_the_simulator(tmp_path):
     assert got.metrics["difference"][0, :5].max() <= 1e-12
 
 
-# ---- what is refused
+# ---- refusals
 
 
 def refused(tmp_path, error, match, table=PDGNDS, network=None, problem=None, **options):
@@ -208,7 +208,7 @@ def refused(tmp_path, error, match, table=PDGNDS, network=None, problem=None, **
     assert not (tmp_path / "net").exists()
 
 
-def test_what_processes_cannot_do_is_refused_with_the_way_out(tmp_path):
+def test_runs_that_processes_cannot_do_are_refused_with_the_way_out(tmp_path):
     refused(tmp_path, InputError, "trials = 3. Use --trials 1", trials=3)
     refused(tmp_path, InputError, r"trials = \[2\]", trials=[2])
     refused(tmp_path, InputError, "no transcript.*--engine agents", transcript=True)
@@ -228,7 +228,7 @@ def test_a_loss_without_a_place_of_its_own_is_refused(tmp_path):
     refused(tmp_path, ProblemError, "top level of its file", problem=problem)
 
 
-def test_of_one_network_there_is_one_at_a_time(tmp_path, monkeypatch):
+def test_two_programs_cannot_run_one_network_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("hushgrad.network.local.processes.GRACE", -2.0)
     with (
         only_one(tmp_path / "lock"),

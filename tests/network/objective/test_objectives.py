@@ -191,7 +191,7 @@ HEADER = "age,dose,weight,pulse,outcome\n"
             r"no column 'age'. Did you mean \"Age\"\? Allowed: Age",
         ),
         ("age,age,dose,weight,pulse,outcome\n", "the column 'age' is there twice"),
-        (HEADER.replace(",", ";"), "set delimiter to what separates cells"),
+        (HEADER.replace(",", ";"), "set delimiter to the character between cells"),
         (HEADER + '1,2,3,4,"0\n', "cannot be read: unexpected end of data"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a monitoring system sees of an agent, asked over HTTP."""
+"""The metrics server of an agent answers a monitoring system over HTTP."""
 
 import asyncio
 import json
@@ -103,7 +103,7 @@ def test_an_agent_is_ready_when_all_neighbours_are_connected(server, stats):
     }  # fmt: skip
     stats.connected["dan"] = True
     assert ask(server, "/readyz")[0] == 200
-    stats.connected.clear()  # before it has seen anyone
+    stats.connected.clear()  # before it has met any neighbour
     assert ask(server, "/readyz")[0] == 503
 
 
@@ -130,7 +130,7 @@ def test_other_paths_are_not_there(server):
     assert ask(server, "/../etc/passwd")[0] == 404
 
 
-def test_it_listens_where_it_was_told_and_nowhere_else(server):
+def test_the_server_listens_at_its_address_and_nowhere_else(server):
     assert server.address[0] == "127.0.0.1"
     with (
         pytest.raises(OSError, match="refused"),
@@ -144,7 +144,7 @@ def test_an_address_that_is_taken_is_named(server, stats):
         MetricsServer(stats, server.address, ABOUT)
 
 
-def test_a_client_that_says_nothing_holds_nobody_up(server):
+def test_a_silent_client_does_not_hold_up_others(server):
     with socket.create_connection(server.address, timeout=2):
         assert ask(server, "/metrics")[0] == 200
 

@@ -1,4 +1,4 @@
-"""How a run ends: statuses, exit codes, files that are whole or not there."""
+"""The end of a run: statuses, exit codes, and files that are never half written."""
 
 import io
 import json
@@ -57,7 +57,7 @@ def test_numbers_that_json_lacks_are_null_there_and_kept_in_the_arrays(tmp_path)
     assert read_result(tmp_path / "r").theta[0] == np.inf
 
 
-def test_names_with_dots_keep_them():
+def test_names_with_dots_keep_their_dots():
     assert [p.name for p in result_files(Path("run.1"))] == ["run.1.json", "run.1.npz"]
 
 
@@ -76,7 +76,7 @@ def test_no_result_is_none_and_a_torn_one_is_named(tmp_path):
 def test_a_file_stays_as_it_was_when_its_successor_cannot_be_written(
     tmp_path, monkeypatch, failing
 ):
-    """A full disk shows in write or in fsync; either way the old file is the file."""
+    """A full disk shows in write or in fsync; in both cases the old file stays."""
     path = tmp_path / "f"
     replace_file(path, lambda file: file.write(b"old"))
 
@@ -125,7 +125,7 @@ def test_exit_codes_and_statuses_are_documented():
 
 @pytest.fixture
 def spoken():
-    """Logs what it is told and gives back the lines."""
+    """Logs a record and returns the lines."""
 
     def speak(config, *records):
         stream = io.StringIO()
@@ -156,7 +156,7 @@ def test_text_lines_are_one_line_each_and_cannot_move_the_cursor(spoken):
     assert line.endswith("info     said �[2J�forged  peer=bob")
 
 
-def test_of_lines_that_say_the_same_one_a_second_is_written_with_how_many_were_not(
+def test_one_line_a_second_of_each_kind_is_written_and_the_next_counts_the_others(
     spoken, monkeypatch
 ):
     clock = iter([0.0, 0.4, 0.5, 0.6, 0.9, 1.1, 1.2])
@@ -184,7 +184,7 @@ def test_of_lines_that_say_the_same_one_a_second_is_written_with_how_many_were_n
     ]  # fmt: skip
 
 
-def test_the_level_is_obeyed_and_nothing_stays_behind(spoken):
+def test_the_level_is_obeyed_and_stopping_restores_the_logger(spoken):
     records = [(logging.INFO, "low", {}), (logging.ERROR, "high", {})]
     assert len(spoken(LogConfig(level="warning"), *records)) == 1
     logger = logging.getLogger("hushgrad")

@@ -1,4 +1,4 @@
-"""A `diameter` that is too small is found out before anyone can say that all have converged."""
+"""Agents notice a `diameter` that is too small before one of them says that all have converged."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ M = 8
 
 
 def gossip(graph, diameter, rng):
-    """Everyone's distances when nobody has anything to tell any more, in any order of delivery."""
+    """The distances of all agents after all gossip is delivered, in a random order."""
     m = len(graph)
     agents = [Distances(j, m, diameter) for j in range(m)]
     wires = {(i, j): [agents[i].entries()] for i, j in nx.DiGraph(graph).edges}
@@ -36,7 +36,7 @@ def gossip(graph, diameter, rng):
 
 
 @given(st.integers(2, 9), st.integers(0, 10**6))
-def test_everyone_learns_the_hops_to_everyone_in_any_order_of_messages(m, seed):
+def test_every_agent_learns_the_hops_to_every_agent_in_any_order_of_messages(m, seed):
     graph = nx.gnp_random_graph(m, 0.4, seed=seed)
     rng = random.Random(seed)
     diameter = rng.randrange(m)
@@ -47,9 +47,9 @@ def test_everyone_learns_the_hops_to_everyone_in_any_order_of_messages(m, seed):
         assert (agent.objection() is not None) == is_far
 
 
-def test_who_is_too_far_away_is_named():
+def test_an_agent_that_is_too_far_away_is_named():
     far = gossip(nx.path_graph(4), 2, random.Random(0))[0].objection()
-    assert "farther from this one than 2, or not linked with it at all, are agents 3." in str(far)
+    assert "but agents 3 are farther than 2 from this one, or no links lead to them." in str(far)
 
 
 @pytest.mark.parametrize(("number", "hops"), [(4, 1), (1, 4), (1, 2**128 - 1), (2**63, 0)])
@@ -58,7 +58,7 @@ def test_distances_that_cannot_be_are_refused(number, hops):
         Distances(0, 4, 2).learn([(number, number, hops.to_bytes(TOKEN, "little"))])
 
 
-def test_without_a_tolerance_nothing_is_told_and_nothing_may_be():
+def test_without_a_tolerance_no_agent_may_tell_a_distance():
     agent = Distances(0, 4, None)
     assert (agent.entries(), agent.most) == ([], 0)
     with pytest.raises(WireError):
@@ -66,7 +66,7 @@ def test_without_a_tolerance_nothing_is_told_and_nothing_may_be():
 
 
 def path(tmp_path, diameter):
-    """Agents in a row, the last of which has the only objective that moves."""
+    """Agents in a row; only the objective of the last one moves."""
     return agent_network.configs(
         tmp_path, hg.EXTRA(stepsize=hg.stepsizes.constant(0.2)), hg.Network(hg.graphs.path(M)),
         dim=1, iterations=20_000, tls=False, tolerance=1e-4, diameter=diameter, max_wait=5.0,
@@ -86,11 +86,11 @@ def test_a_diameter_that_is_too_small_ends_the_run_everywhere_before_anyone_stop
     tmp_path, diameter
 ):
     configs = path(tmp_path, diameter)
-    for _ in range(2):  # to start again is no way around it
+    for _ in range(2):  # a second start changes nothing
         for result in ends(configs):
             assert result.status is Status.REFUSED, result
             assert "the diameter in [run] bounds the hops" in result.detail
-            # who is far from both ends goes on until it hears of it
+            # an agent far from both ends goes on until a neighbour tells it
             assert result.rounds <= diameter + 1 + M // 2
 
 
@@ -103,7 +103,7 @@ def test_a_diameter_that_is_large_enough_lets_agents_stop_together(tmp_path, dia
 
 
 def test_agents_that_no_link_joins_are_noticed(tmp_path):
-    """A pair that believes to be four agents."""
+    """Two agents whose files say that there are four."""
     pair = agent_network.configs(
         tmp_path, hg.DGD(), hg.Network(hg.graphs.path(2)), dim=1, iterations=500, tls=False,
         tolerance=1e-4,
@@ -112,4 +112,4 @@ def test_agents_that_no_link_joins_are_noticed(tmp_path):
     agents = agent_network.agents(configs, [lambda x: x - 1.0] * 2, tls=False)
     for result in asyncio.run(agent_network.ends(agents)):
         assert result.status is Status.REFUSED
-        assert "not linked with it at all, are agents 2, 3" in result.detail
+        assert "but agents 2, 3 are farther than" in result.detail

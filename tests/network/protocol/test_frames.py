@@ -1,4 +1,4 @@
-"""Frames arrive as they were sent, however the bytes are cut, or a rule is named."""
+"""Frames arrive as they were sent, however the bytes are cut, or an error names the broken rule."""
 
 import struct
 import tracemalloc
@@ -14,7 +14,7 @@ from hushgrad.files.digest import digest, joint_digest
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser, decode_data, encode, encode_data
 
-DIM = 20_000  # eight exchanges of it are longer than what is parsed in one piece
+DIM = 20_000  # eight exchanges of this size are longer than the parser's stage
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 payloads = st.lists(
@@ -159,7 +159,7 @@ def test_a_header_has_32_bytes_and_numbers_are_read_where_they_arrived():
 
 
 @pytest.mark.parametrize("kind", list(FrameKind))
-def test_a_length_is_judged_before_anything_is_allocated(kind):
+def test_a_length_is_checked_before_memory_is_allocated(kind):
     longest = wire.limits(DIM, 8)[kind]
     header = wire.HEADER.pack(b"hush", wire.VERSION, kind, 0, 0, longest + 8, 0)
     parser = Parser(wire.limits(DIM, 8))
@@ -190,7 +190,7 @@ def altered(**changes):
         ({"version": 1}, "version 2"),
         ({"kind": 0}, "no frame of kind 0"),
         ({"kind": 77}, "no frame of kind 77"),
-        ({"zero": 1}, "in the place of zero"),
+        ({"zero": 1}, "in place of zero"),
         ({"length": 12}, "whole float64"),
         ({"length": 2**63}, "at most"),
         ({"flags": 256}, "flags up to 255"),

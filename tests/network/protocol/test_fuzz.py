@@ -1,4 +1,4 @@
-"""Whatever bytes come: a rule is named or they are taken, in little time and memory."""
+"""Any bytes are taken or refused by a named rule, in little time and memory."""
 
 import asyncio
 import gc
@@ -160,7 +160,7 @@ def pieces(rng, data):
     return [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
-# ---- what is fuzzed; each takes one input and may fail with a named error only
+# ---- the targets: each takes one input and may fail only with a named error
 
 
 def parse(rng, frames):
@@ -201,7 +201,7 @@ def journal(rng, frames):
 def fuzz(target, count, seed):
     """Run a target on `count` inputs; its slowest in seconds, and growth of memory in bytes."""
     frames, slowest = honest(), 0.0
-    gc.freeze()  # what is older than this is no garbage of ours, and need not be looked through
+    gc.freeze()  # older objects are not the target's, and the collector may skip them
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for n in range(count):
         rng = random.Random(seed * 10**9 + n)
@@ -213,7 +213,7 @@ def fuzz(target, count, seed):
             raise
         slowest = max(slowest, time.process_time() - started)
         if n % 200 == 0:
-            gc.collect()  # connections are cyclic; how late they go is not what is measured
+            gc.collect()  # connections are cyclic garbage, which should not count as growth
     gc.unfreeze()
     return slowest, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
@@ -223,7 +223,7 @@ TARGETS = {"frames": parse, "session": talk, "bodies": decode, "journal": journa
 
 @pytest.fixture(autouse=True)
 def silence(monkeypatch):
-    """A line for each of a million refusals is no use to anybody; but a defect is one."""
+    """Drop the log lines of refusals, but raise the error of a defect."""
     logger = logging.getLogger("hushgrad.agent")
     logger.setLevel(logging.CRITICAL)
     monkeypatch.setattr(logger, "exception", raise_again)
@@ -232,14 +232,14 @@ def silence(monkeypatch):
 
 
 def raise_again(*_, **__):
-    raise  # what the caller has caught
+    raise  # the error that the caller has caught
 
 
 async def in_loop(target, count, seed):
     return fuzz(target, count, seed)
 
 
-def test_what_an_honest_neighbour_says_is_taken():
+def test_every_frame_of_an_honest_neighbour_is_taken():
     async def check():
         *frames, _ = honest()
         hub = listen_to(frames)
@@ -340,11 +340,11 @@ def shake_hands(ends, rng, spoil):
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_a_spoilt_handshake_fails_as_one(ends, count):
+def test_a_spoilt_handshake_fails(ends, count):
     assert shake_hands(ends, random.Random(0), spoil=9)
     succeeded = 0
     for n in range(count):
         rng = random.Random(n)
         succeeded += shake_hands(ends, rng, spoil=rng.randrange(2))
-    # a cut or a splice of nothing at all leaves it whole
+    # a mutation may leave the flight as it was
     assert succeeded < count / 10

@@ -1,4 +1,4 @@
-"""Masks that would not cancel end the run everywhere, and the pair is named."""
+"""Masks that would not cancel end the run at every agent, and the error names the pair."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ def results(configs):
     )
 
 
-def test_everyone_hears_of_every_pair_and_the_run_goes_on(tmp_path, keys, monkeypatch):
+def test_every_agent_hears_of_every_pair_and_the_run_goes_on(tmp_path, keys, monkeypatch):
     made = []
     monkeypatch.setattr(
         "hushgrad.network.deployed.mask_tokens_of",
@@ -100,7 +100,7 @@ def test_a_token_is_another_in_every_run_and_is_not_the_key_of_the_mask(tmp_path
     [(hg.EXTRA(), {}), (hg.PDGNDS(), {}), (ALGORITHM, {"seed": 1})],
     ids=["no masks", "paper", "seeded"],
 )
-def test_where_nothing_is_agreed_there_are_no_tokens(tmp_path, keys, algorithm, run):
+def test_a_run_without_shared_secrets_has_no_tokens(tmp_path, keys, algorithm, run):
     mask_tokens = mask_tokens_of(network(tmp_path, keys, algorithm, **run)[0])
     assert (mask_tokens.known, mask_tokens.most) == ({}, 0)
 
@@ -115,7 +115,7 @@ def triangle(tmp_path, keys, **run):
 
 
 def with_certificate(config, number, identity):
-    """The same agent, with another certificate of agent `number`."""
+    """The configuration with another certificate of agent `number`."""
     if config.number == number:
         return replace(config, key=identity.key_path, certificate=identity.certificate_path)
     others = {
@@ -128,19 +128,17 @@ def with_certificate(config, number, identity):
     return replace(config, **others)
 
 
-def test_once_masks_are_known_not_to_cancel_nothing_is_computed_sent_or_echoed(
-    tmp_path, keys, monkeypatch
-):
-    """While everyone's first gradient takes its time."""
+def test_after_a_mask_conflict_agents_compute_send_and_echo_nothing(tmp_path, keys, monkeypatch):
+    """The conflict is found while every agent computes its first gradient."""
     configs = triangle(tmp_path, keys)
     old = mint(tmp_path / "old", "agent-1").certificate_path
     partners = [replace(p, certificate=old) if p.number == 1 else p for p in configs[0].partners]
     configs[0] = replace(configs[0], partners=tuple(partners))
     heard, calls = Counter(), [0] * 3
 
-    def hear(dispatch, link, frame, untapped=Dispatch.hear):
+    def hear(dispatch, link, frame, original=Dispatch.hear):
         heard[frame.kind] += 1
-        untapped(dispatch, link, frame)
+        original(dispatch, link, frame)
 
     def slow(j):
         def gradient(x):
@@ -154,14 +152,14 @@ def test_once_masks_are_known_not_to_cancel_nothing_is_computed_sent_or_echoed(
     agents = agent_network.agents(configs, [slow(j) for j in range(3)])
     results = asyncio.run(agent_network.ends(agents))
     assert {result.status for result in results} == {Status.REFUSED}
-    assert max(calls) == 1  # who was told at once has not even begun
+    assert max(calls) == 1  # an agent that was told at once has not begun
     assert heard[FrameKind.DATA] == 0
     # at the beginning one on each of three links each way, then each of 2·3 news to one other
     assert 6 <= heard[FrameKind.GOSSIP] <= 30
 
 
 def test_a_false_token_is_traced_to_the_neighbour_that_told_it(tmp_path, keys):
-    """Agent 4 of a path invents one of agents 0 and 1; everyone's message leads towards it."""
+    """Agent 4 of a path invents a token of agents 0 and 1; every error leads towards agent 4."""
     path = hg.Network(hg.graphs.path(5))
     configs = agent_network.configs(tmp_path, ALGORITHM, path, dim=D, iterations=600, keys=keys)
     assert 1 in ALGORITHM.masking.partners(0, 5)
@@ -191,7 +189,7 @@ def test_agents_with_other_draws_are_refused_by_name(tmp_path, keys, seeds):
     agents = agent_network.agents(configs, [lambda x: x] * 3)
     results = asyncio.run(agent_network.ends(agents))
     assert {result.status for result in results} == {Status.PEER_LOST}
-    # who leaves last may find only that the others are gone
+    # the last agent may find only that the others are gone
     assert any("configured for another run: draws: se" in result.detail for result in results)
 
 

@@ -31,7 +31,7 @@ def session(number, *, public=PUBLIC, incarnation=1, direction="both", two_hop=F
 
 
 def at(number, round_, **options):
-    """A session that has committed `round_` and consumed the one before."""
+    """A session that has committed `round_` and consumed the round before."""
     s = session(number, **options)
     frames = {n: {1 - number: content(number, n)} for n in (round_ - 1, round_) if n >= 0}
     consumed = {
@@ -56,7 +56,7 @@ def accept(s, data):
 
 
 def greet(here, there):
-    """What `here` sends on hearing the HELLO of `there`."""
+    """The frames that `here` sends after the HELLO of `there`."""
     return here.greet(peer_of(here), decode_hello(there.hello(peer_of(there)).encode()))
 
 
@@ -146,7 +146,7 @@ def test_two_different_messages_for_one_round_are_refused(n):
     reason, text = refusal(accept, s, content(1, n, twist=1e-9))
     assert reason == "equivocation"
     assert f"bob sent two different messages for round {n}" in text
-    assert peer_of(s).inbox[4].numbers[0] == 41.0  # what was taken first stays
+    assert peer_of(s).inbox[4].numbers[0] == 41.0  # the first message stays
 
 
 @pytest.mark.parametrize("n", [6, 7, 2**63])
@@ -170,7 +170,7 @@ def test_a_message_of_another_dimension_is_refused_now_or_when_its_round_comes()
 
 
 @given(st.integers(0, 6), st.integers(-1, 1), st.booleans())
-def test_a_neighbour_gets_again_what_it_lacks_and_no_more(n, ahead, has_it):
+def test_a_neighbour_gets_the_messages_that_it_lacks_and_no_others(n, ahead, has_it):
     """Any two positions that a run can have, with or without the last message arrived."""
     here, there = at(0, n), at(1, max(0, n + ahead))
     has_it = has_it and there.round <= n
@@ -213,7 +213,7 @@ def test_an_old_copy_of_a_neighbour_is_refused():
     accept(here, content(1, 5))
     reason, text = refusal(greet, here, at(1, 4))
     assert reason == "old copy"
-    assert "bob stands at round 4, but its round 5 is here" in text
+    assert "bob is at round 4, but its round 5 is here" in text
     reason, text = refusal(greet, at(0, 5), session(1))
     assert reason == "old copy"
 
@@ -227,7 +227,7 @@ def test_an_earlier_incarnation_of_a_neighbour_is_refused():
 
 
 def test_a_hello_that_was_overtaken_on_another_connection_is_known_as_such():
-    """The same process cannot be an old copy of itself: its HELLO is only late."""
+    """A process cannot be an old copy of itself: its HELLO is only late."""
     here, there = at(0, 5), at(1, 5)
     early = there.hello(peer_of(there))
     assert not here.is_outdated(peer_of(here), early)
@@ -243,13 +243,13 @@ def test_a_hello_that_was_overtaken_on_another_connection_is_known_as_such():
 
 
 @pytest.mark.parametrize("n", [-1, 0])
-def test_who_has_not_begun_is_not_outdated(n):
+def test_a_peer_that_has_not_begun_is_not_outdated(n):
     here, there = (session(0) if n < 0 else at(0, 0)), session(1)
     greet(here, there)
     assert not here.is_outdated(peer_of(here), there.hello(peer_of(there)))
 
 
-def test_another_configuration_is_refused_with_what_differs():
+def test_another_configuration_is_refused_and_the_difference_named():
     other = PUBLIC | {"iterations": "10"}
     reason, text = refusal(greet, at(0, 5), at(1, 5, public=other))
     assert reason == "configuration"
@@ -299,7 +299,7 @@ def test_a_finished_agent_serves_its_last_message_until_all_have_finished():
     accept(there, content(0, 5))
     there.take()
     there.accept_fin(peer_of(there), frame(fin))
-    assert not there.is_settled  # it has not finished itself
+    assert not there.is_settled  # this agent has not finished
     there.finish()
     assert there.is_settled
     here.accept_fin(peer_of(here), frame(there.fin(acknowledges=True)))
@@ -334,7 +334,7 @@ def test_a_finished_agent_takes_no_further_round():
     assert refusal(accept, s, content(1, 5))[0] == "future round"
 
 
-def test_a_neighbour_cannot_finish_before_it_has_heard_all_or_somewhere_else():
+def test_a_neighbour_cannot_finish_before_or_after_the_last_round():
     fin = frame(wire.encode(FrameKind.FIN, round_=4))
     s = at(0, 5)
     assert refusal(s.accept_fin, peer_of(s), fin)[0] == "other end"

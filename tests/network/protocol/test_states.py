@@ -1,4 +1,4 @@
-"""The tables of states: they are what their documentation says, and no state is a trap."""
+"""The tables of states equal their documentation, and every state leads to an end."""
 
 import pytest
 

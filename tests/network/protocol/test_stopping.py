@@ -33,7 +33,7 @@ def diameter(near):
 
 
 def stops(near, hops, still):
-    """The round in which each agent stops, still[n][i] given."""
+    """The round in which each agent stops; still[n][i]: agent i is still in round n."""
     agents = {i: Stopping(hops) for i in near}
     stopped = {}
     for n, now in enumerate(still):
@@ -45,7 +45,7 @@ def stops(near, hops, still):
 
 
 @given(st.integers(0, 10**9), st.integers(2, 12), st.integers(0, 3))
-def test_everyone_stops_when_all_were_still_as_many_rounds_ago_as_there_are_hops(seed, m, slack):
+def test_agents_stop_when_all_were_still_as_many_rounds_ago_as_there_are_hops(seed, m, slack):
     rng = random.Random(seed)
     near = random_tree_and_more(rng, m)
     hops = diameter(near) + slack
@@ -108,12 +108,12 @@ def test_agents_stop_together_at_the_first_iteration_that_is_still_everywhere(na
     assert np.abs(path[-1] - [result.theta for result in results]).max() < 1e-12
     lam = np.array([algorithm.schedule.base(n + 1.0) for n in range(k)])
     moved = np.abs(np.diff(path, axis=0)).max(2) / lam[:, None]  # (k, agents)
-    if name == "AsynDGM":  # who slept stands by what it last did
+    if name == "AsynDGM":  # an agent that slept repeats its last verdict
         for n in range(1, k):
             moved[n] = np.where(moved[n] == 0, moved[n - 1], moved[n])
     still = (moved <= tolerance).all(1)
     rounds = {"AB": 2, "AsynDGM": 2}.get(name, 1)
     hops = network.n_agents - 1
-    # an iteration's end shows in the message of the next round, and every hop takes one
+    # the next round tells the end of an iteration, and every hop takes one more round
     first = next(n for n in range(k) if still[n])
     assert k == -(-(rounds * (first + 1) + hops) // rounds)

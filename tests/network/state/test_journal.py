@@ -1,4 +1,4 @@
-"""What was committed is never lost and never told differently; what was not, never counts."""
+"""A committed round is never lost and never changes; any other round never counts."""
 
 import errno
 import hashlib
@@ -90,7 +90,7 @@ def test_a_slot_torn_at_any_byte_gives_the_sections_before():
         assert end == max([e for e in ends if e <= length], default=0)
 
 
-def test_a_byte_that_flips_anywhere_ends_what_is_read():
+def test_reading_stops_at_a_flipped_byte():
     content, ends = written(LONG)
     for place in range(len(content)):
         flipped = bytearray(content)
@@ -222,12 +222,12 @@ def test_steps_take_turns_and_the_last_two_are_there(tmp_path, durability):
     state.close()
     state = directory(tmp_path)
     assert [[s.round for s in part] for part in state.read()] == [[6, 7], [8, 9]]
-    state.append(Section(4, 10))  # goes behind what is whole
+    state.append(Section(4, 10))  # follows the whole sections
     assert [s.round for s in state.read()[1]] == [8, 9, 10]
 
 
 def write_all(path, parts, **options):
-    """The file that these sections give, one after the other."""
+    """The content of a slot with these sections."""
     state = directory(path, **options)
     state.begin(parts[0])
     for part in parts[1:]:
@@ -238,17 +238,15 @@ def write_all(path, parts, **options):
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """Whether each write of several pieces went past the cache, and how many bytes it wrote; and
-    what waits for the disk.
-    """
+    """The number of bytes of each write to a slot, and "sync" for each wait for the disk."""
     seen = []
 
-    def fdatasync(file, untapped=os.fdatasync):
-        untapped(file)
+    def fdatasync(file, original=os.fdatasync):
+        original(file)
         seen.append("sync")
 
-    def pwritev(file, pieces, place, untapped=os.pwritev):
-        count = untapped(file, pieces, place)
+    def pwritev(file, pieces, place, original=os.pwritev):
+        count = original(file, pieces, place)
         seen.append(count)
         return count
 
@@ -268,8 +266,8 @@ def test_power_durability_waits_for_the_disk_after_every_section(tmp_path, calls
 
 
 def test_a_short_write_is_completed_and_a_full_disk_is_told(tmp_path, monkeypatch):
-    def short(file, pieces, place, untapped=os.pwritev):
-        return untapped(file, pieces[:1], place)
+    def short(file, pieces, place, original=os.pwritev):
+        return original(file, pieces[:1], place)
 
     monkeypatch.setattr(os, "pwritev", short)
     content = write_all(tmp_path / "s", LONG_ARRAYS, durability="process")
@@ -293,8 +291,8 @@ def test_arrays_may_be_more_than_the_system_takes_at_a_time(tmp_path, size, dura
     assert alike(got, part)
 
 
-def test_the_format_is_what_its_number_says():
-    """Whoever changes these bytes changes the number: versions read their own format only."""
+def test_the_bytes_of_the_format_have_not_changed():
+    """A change of these bytes needs a new format number: a version reads only its own format."""
     parts = [*LONG, Section(3, 8, {"x": np.arange(2048.0), "y": np.arange(3000.0)}, b"abcde")]
     content, _ = written(parts)
     assert (FORMAT, hashlib.sha256(content).hexdigest()[:16]) == (6, "459a9324378e3eec")
@@ -315,10 +313,10 @@ def test_nothing_is_left_open(tmp_path, monkeypatch):
 
     calls = itertools.count()
 
-    def fail_later(path, untapped=journal.sync_directory):
+    def fail_later(path, original=journal.sync_directory):
         if next(calls) == 2:  # for the second slot
             raise OSError(errno.EIO, "no")
-        untapped(path)
+        original(path)
 
     before = n_open()
     with monkeypatch.context() as patch:
@@ -349,7 +347,7 @@ except StateError as error:
 """
 
 
-def test_a_full_disk_is_told_by_name_and_what_was_committed_is_kept(tmp_path):
+def test_a_full_disk_is_named_and_committed_rounds_are_kept(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path / "s")],
         capture_output=True,
@@ -364,7 +362,7 @@ def test_a_full_disk_is_told_by_name_and_what_was_committed_is_kept(tmp_path):
     assert (last.arrays["x"] == float(k) - 1).all()
 
 
-# ---- whole runs, told again from their journals
+# ---- whole runs, rerun from their journals
 
 
 def rows():
@@ -375,7 +373,7 @@ def rows():
 
 
 @pytest.mark.parametrize(("algorithm", "network"), list(rows()))
-def test_runs_with_many_crashes_are_those_without_to_the_bit(algorithm, network, tmp_path):
+def test_runs_with_many_crashes_equal_runs_without_to_the_bit(algorithm, network, tmp_path):
     expected = message_network.reference(algorithm, Q.problem, network, Q.x0, K)
     network_of_nodes = message_network.MessageNetwork(
         tmp_path, algorithm, Q.problem, network, Q.x0, iterations=K, seed=3
@@ -386,7 +384,7 @@ def test_runs_with_many_crashes_are_those_without_to_the_bit(algorithm, network,
 
 
 class Pushing(hg.DGD):
-    """DGD whose senders weigh."""
+    """DGD in which the senders weigh the messages."""
 
     def step(self, agent, s):
         h = self.lam(agent) * agent.gradient(s.x)
@@ -395,7 +393,7 @@ class Pushing(hg.DGD):
 
 
 @pytest.mark.parametrize("name", ["PDGDS", "PDGNDS lazy", "PDGNDS square", "EXTRA", "AB"])
-def test_so_are_those_of_more_numbers(name, tmp_path):
+def test_crashes_do_not_change_runs_in_more_dimensions(name, tmp_path):
     algorithm, network = conformance.ROWS[name].algorithm, cases.undirected()
     many = cases.Quadratics(d=20)
     expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
@@ -408,7 +406,9 @@ def test_so_are_those_of_more_numbers(name, tmp_path):
 
 @pytest.mark.parametrize("durability", ["process", "power"])
 @pytest.mark.parametrize("name", ["PDGNDS lazy", "DGD"])
-def test_so_are_those_of_long_vectors_with_both_durabilities(name, durability, tmp_path):
+def test_crashes_do_not_change_runs_of_long_vectors_with_either_durability(
+    name, durability, tmp_path
+):
     dim, network = 9000, cases.undirected()
     rng = np.random.default_rng(2)
     p, x0 = rng.normal(size=(2, cases.M, dim))
@@ -426,7 +426,7 @@ def test_so_are_those_of_long_vectors_with_both_durabilities(name, durability, t
 
 
 class Cooling(Pushing):
-    """With a stepsize of each agent's own, one number, as part of the state."""
+    """A method whose state holds a number, the stepsize of the agent."""
 
     def init(self, agent, x0):
         return CoolingState(x0, 0.05 * agent.ones)
@@ -442,7 +442,7 @@ class CoolingState(NamedTuple):
 
 
 class Silent(hg.DGD):
-    """Sends nothing, and keeps a multiple of its gradient as it is."""
+    """A method that sends nothing and keeps a multiple of its gradient."""
 
     def init(self, agent, x0):
         return SilentState(x0, 0.0 * x0)
@@ -459,7 +459,7 @@ class SilentState(NamedTuple):
 
 @pytest.mark.parametrize("dim", [1, 4, 20])
 @pytest.mark.parametrize("algorithm", [Cooling(), Silent()], ids=["cooling", "silent"])
-def test_states_of_all_kinds(algorithm, dim, tmp_path):
+def test_crashes_do_not_change_runs_with_states_of_any_kind(algorithm, dim, tmp_path):
     many, network = cases.Quadratics(d=dim), cases.undirected()
     expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
     network_of_nodes = message_network.MessageNetwork(
@@ -468,7 +468,7 @@ def test_states_of_all_kinds(algorithm, dim, tmp_path):
     np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
 
 
-def test_few_numbers_and_many_neighbours(tmp_path):
+def test_crashes_do_not_change_runs_with_many_neighbours(tmp_path):
     many, network = cases.Quadratics(m=9, d=16), hg.Network(hg.graphs.star(9))
     algorithm = conformance.ROWS["PDGNDS lazy"].algorithm
     expected = message_network.reference(algorithm, many.problem, network, many.x0, K)
@@ -480,7 +480,7 @@ def test_few_numbers_and_many_neighbours(tmp_path):
 
 @pytest.mark.parametrize("dim", [4, 20])
 @pytest.mark.parametrize("algorithm", [hg.DGD(), Pushing()], ids=["pull", "push"])
-def test_messages_that_do_not_go_to_every_neighbour(algorithm, dim, tmp_path):
+def test_crashes_do_not_change_runs_whose_messages_skip_neighbours(algorithm, dim, tmp_path):
     """A directed ring: agents hear from one neighbour and send to the other."""
     many, m = cases.Quadratics(d=dim), cases.M
     arcs = [(j, (j + 1) % m) for j in range(m)]
@@ -533,8 +533,8 @@ def test_a_journal_of_another_algorithm_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["PDGDS", "AB", "PDGNDS square"])
-def test_a_slot_torn_at_any_place_resumes_from_what_is_whole(name, tmp_path):
-    """Cut what was written last and was not yet sent, at many bytes: the run goes on the same."""
+def test_a_slot_torn_at_any_place_resumes_from_its_whole_sections(name, tmp_path):
+    """Cut the last section, which was not sent yet, at many bytes: the run goes on the same."""
     algorithm = conformance.ROWS[name].algorithm
     network = cases.undirected()
     expected = message_network.reference(algorithm, Q.problem, network, Q.x0, K)
@@ -550,7 +550,7 @@ def test_a_slot_torn_at_any_place_resumes_from_what_is_whole(name, tmp_path):
             network_of_nodes.step(0.0)
             continue
         before = {f: f.read_bytes() for f in Path(node.state.path).glob("slot-*")}
-        node.advance()  # committed, but nothing is sent: the write itself is what tears
+        node.advance()  # committed, but not sent: the crash tears the write itself
         node.state.close()
         for file, old in before.items():
             new = file.read_bytes()
@@ -565,8 +565,8 @@ def test_a_slot_torn_at_any_place_resumes_from_what_is_whole(name, tmp_path):
     np.testing.assert_array_equal(network_of_nodes.live(), expected)
 
 
-def test_old_copies_do_not_come_back_in(tmp_path):
-    """A directory restored from a backup: whoever holds more of it says so."""
+def test_an_old_copy_of_a_state_cannot_go_on(tmp_path):
+    """A directory is restored from a backup, and a neighbour holds a later round of it."""
     network_of_nodes = message_network.MessageNetwork(
         tmp_path, hg.PDGDS(), Q.problem, cases.undirected(), Q.x0, iterations=K, seed=1
     )
@@ -578,7 +578,7 @@ def test_old_copies_do_not_come_back_in(tmp_path):
     network_of_nodes.nodes[0].state.close()
     shutil.rmtree(tmp_path / "0")
     (tmp_path / "backup").rename(tmp_path / "0")
-    with pytest.raises(WireError, match="0 stands at round 3, but its round 5 is here") as refused:
+    with pytest.raises(WireError, match="0 is at round 3, but its round 5 is here") as refused:
         network_of_nodes.start(0)
     assert refused.value.reason == "old copy"
     old, new = network_of_nodes.nodes[0].session, network_of_nodes.nodes[1].session

@@ -1,4 +1,4 @@
-"""Where an agent stands, from journals written by hand."""
+"""The position of an agent, from journals that the test writes."""
 
 import fcntl
 import threading
@@ -21,7 +21,7 @@ def state(tmp_path):
     state.close()
 
 
-def test_a_new_directory_stands_before_its_first_round(state):
+def test_a_new_directory_is_before_its_first_round(state):
     position = read_position(state.path)
     assert (position.agent, position.run, position.starts) == ("ann", "r1", 1)
     assert position.is_running
@@ -29,7 +29,7 @@ def test_a_new_directory_stands_before_its_first_round(state):
     assert position.summary == "runs, before its first round"
 
 
-def test_it_stands_at_the_last_round_that_was_committed(state):
+def test_the_position_is_the_last_round_that_was_committed(state):
     state.begin(Section(0, 0, X))
     assert (read_position(state.path).iteration, read_position(state.path).round) == (0, 0)
     state.append(Section(0, 1))
@@ -73,6 +73,6 @@ def test_looking_does_not_keep_an_agent_out(tmp_path):
     with (path / "lock").open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         threading.Timer(0.02, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
-        state = StateDirectory(path, run="r1", agent="ann")  # it waits for an instant
+        state = StateDirectory(path, run="r1", agent="ann")  # opening waits for a reader
         assert is_locked(path)
         state.close()

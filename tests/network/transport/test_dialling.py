@@ -43,7 +43,7 @@ class ScriptedTransport:
 
 @pytest.fixture
 def delays(monkeypatch):
-    """The seconds that an agent would have slept, which nobody waits for."""
+    """The seconds that an agent would have slept; the test does not wait."""
     slept, sleep = [], asyncio.sleep
 
     async def note(seconds):
@@ -121,7 +121,7 @@ def test_a_peer_that_leaves_before_hello_and_one_with_another_certificate_are_to
     left, other = reports(caplog)
     assert (left.levelno, other.levelno) == (logging.INFO, logging.WARNING)
     assert "it ended the connection before HELLO: closed by the peer" in left.getMessage()
-    assert "does not show its certificate: self-signed" in other.getMessage()
+    assert "does not show the certificate of peer: self-signed" in other.getMessage()
     assert stats.rejected == {"certificate": 1}
 
 

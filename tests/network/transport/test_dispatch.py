@@ -1,6 +1,4 @@
-"""What a real hub does with every kind of frame in every state of a connection is what the table
-of states says.
-"""
+"""A real hub obeys the table of states, for every kind of frame in every state of a connection."""
 
 import asyncio
 
@@ -67,7 +65,7 @@ def test_a_frame_is_taken_or_refused_as_the_table_says(state, kind):
         if is_in_turn(state, kind):
             assert link.state is CONNECTION[state, kind]
             assert not hub._stats.rejected
-        elif state in OVER_STATES:  # nobody reads it
+        elif state in OVER_STATES:  # the agent does not read the frame
             assert (link.state, len(end.written)) == (state, before)
             assert not hub._stats.rejected
         else:

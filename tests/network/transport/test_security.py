@@ -1,6 +1,4 @@
-"""Whoever is not a neighbour is turned away, whoever breaks a rule is refused by name: the run goes
-on.
-"""
+"""Strangers are turned away, neighbours that break a rule are refused by name, and runs go on."""
 
 import ast
 import asyncio
@@ -34,7 +32,7 @@ from hushgrad.network.transport import tls as transport
 from hushgrad.network.transport import watching
 from support import agent_network, attackers, process_network, random_crashes
 
-VICTIM, ACTOR = 1, 2  # who is attacked, and whose part a rogue plays before the honest one comes
+VICTIM, ACTOR = 1, 2  # the attacked agent, and the agent whose place an attacker takes first
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +42,7 @@ def keys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, keys):
-    """The iterates of a run that nobody attacks."""
+    """The iterates of a run without an attack."""
     life = random_crashes.Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
     asyncio.run(life.run())
     return life.iterates
@@ -64,7 +62,7 @@ def assert_goes_on(life, results, calm):
 
 
 def client(**limits):
-    """A TLS client that trusts whom it meets."""
+    """A TLS client that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for name, value in limits.items():
@@ -126,7 +124,7 @@ STRANGERS = {
 
 
 async def knock(address, context=None, content=b""):
-    """Connect as soon as someone listens, say something, and wait until it is over."""
+    """Connect as soon as the agent listens, send `content`, and wait for the end."""
     for _ in range(250):
         try:
             reader, writer = await asyncio.open_connection(
@@ -202,7 +200,7 @@ def test_a_neighbours_certificate_counts_only_within_its_dates(
 
 
 def trust(life, j, certificate, key, *, max_wait):
-    """Let agent j have this certificate, and everyone trust it."""
+    """Give agent j this certificate, and let all neighbours trust it."""
     changed = []
     for config in life.configs:
         if config.number == j:
@@ -245,7 +243,7 @@ IMPOSTORS = {
 
 
 @pytest.mark.parametrize("who", IMPOSTORS)
-def test_who_answers_at_a_neighbours_address_must_be_the_neighbour(
+def test_a_program_at_a_neighbours_address_must_be_the_neighbour(
     life, keys, calm, tmp_path, caplog, who
 ):
     caplog.set_level(logging.INFO)
@@ -267,15 +265,15 @@ def test_who_answers_at_a_neighbours_address_must_be_the_neighbour(
     assert life.agents[0].stats.rejected.keys() <= set(reasons)
     records = [r for r in caplog.records if "cannot reach agent-2 yet" in r.getMessage()]
     assert records
-    if "certificate" in reasons:  # someone else, and not only a service that is away
+    if "certificate" in reasons:  # another program answers
         told = [r.getMessage() for r in records if r.levelno == logging.WARNING]
-        assert any("does not show its certificate: " in text for text in told)
+        assert any("does not show the certificate of agent-" in text for text in told)
 
 
 # ---- crowds
 
 
-def test_connections_that_say_nothing_keep_nobody_out(life, calm, monkeypatch):
+def test_silent_connections_keep_no_neighbour_out(life, calm, monkeypatch):
     monkeypatch.setattr(transport, "HANDSHAKE", 1.0)
 
     crowd = []
@@ -297,14 +295,14 @@ def test_connections_that_say_nothing_keep_nobody_out(life, calm, monkeypatch):
     assert rejected.keys() <= {"crowd", "silence", "handshake", "not TLS 1.3"}
 
 
-def test_who_knocks_while_an_agent_leaves_is_not_left_waiting(keys):
+def test_a_caller_does_not_wait_while_an_agent_leaves(keys):
     async def leave():
         serves = transport.TLS(mint(keys / "leaving", "agent-0"), {}, {}, ("127.0.0.1", 0))
         address = serves._socket.getsockname()
         serving = asyncio.create_task(serves.serve(None, None))
         await asyncio.sleep(0)
         with socket.create_connection(address) as caller:
-            # the loop learns of the caller and of the end at once, of the end first
+            # the loop learns of the end and of the caller in one turn, of the end first
             asyncio.get_running_loop().call_soon(serving.cancel)
             await asyncio.wait([serving])
             caller.settimeout(5)
@@ -312,10 +310,10 @@ def test_who_knocks_while_an_agent_leaves_is_not_left_waiting(keys):
                 assert caller.recv(1) == b""
 
     asyncio.run(leave())
-    gc.collect()  # a socket that was forgotten would warn, and warnings are errors
+    gc.collect()  # an unclosed socket would warn, and warnings are errors
 
 
-def test_a_crowd_from_one_place_keeps_nobody_out_who_comes_from_another(keys, monkeypatch):
+def test_a_crowd_from_one_place_keeps_no_caller_from_another_place_out(keys, monkeypatch):
     monkeypatch.setattr(transport, "_MOST_STRANGERS", 3)
     told = []
 
@@ -338,7 +336,7 @@ def test_a_crowd_from_one_place_keeps_nobody_out_who_comes_from_another(keys, mo
     assert told[:2] == [("crowd", "127.0.0.1")] * 2
 
 
-def test_a_neighbour_may_not_keep_many_connections_in_suspense(life, calm):
+def test_a_neighbour_may_not_keep_many_connections_without_hello(life, calm):
     async def siege():
         async with AsyncExitStack() as stack:
             for _ in range(30):
@@ -395,7 +393,7 @@ def row(number, name):
     return wire.encode(FrameKind.ROW, json.dumps({"own": 0.5, "links": links}).encode())
 
 
-# what it says, why it is refused, a word of the answer
+# name → the frames of the attacker, the reason of the refusal, a word of the answer
 BREACHES = {
     "an oversized length": (says(header(FrameKind.DATA, 1 << 40)), "frame", "announces 109951162"),
     "an oversized hello": (says(header(FrameKind.HELLO, 1 << 20), hello=False), "frame", "at most"),
@@ -461,10 +459,10 @@ MASKED_BREACHES = {
 
 
 @pytest.mark.parametrize("breach", MASKED_BREACHES)
-def test_with_masks_on_who_breaks_a_rule_is_refused_and_the_run_ends_at_the_optimum(
+def test_with_masks_a_peer_that_breaks_a_rule_is_refused_and_the_run_ends_at_the_optimum(
     tmp_path, keys, breach
 ):
-    """The design that agents take unless told otherwise, with draws from secrets."""
+    """The agents run their default design, with draws from secrets."""
     script, reason, word = MASKED_BREACHES[breach]
     life = random_crashes.Life(tmp_path, keys, MASKED, iterations=300)
     assert all(config.partners for config in life.configs)
@@ -484,7 +482,9 @@ def test_with_masks_on_who_breaks_a_rule_is_refused_and_the_run_ends_at_the_opti
         assert np.abs(pull).max() < 1e-3
 
 
-def test_in_a_run_with_a_tolerance_who_ends_too_early_ends_it_for_everyone_by_name(tmp_path, keys):
+def test_in_a_run_with_a_tolerance_a_peer_that_ends_too_early_is_named_by_every_agent(
+    tmp_path, keys
+):
     life = random_crashes.Life(tmp_path, keys, iterations=5000, tolerance=1e-12, max_wait=10.0)
     life.configs[ACTOR] = replace(life.configs[ACTOR], max_wait=0.5)
 
@@ -523,13 +523,13 @@ def test_two_messages_for_one_round_are_refused_by_name_and_so_is_the_run(
             assert "agent-2 sent" in text
 
     first, victim, late = asyncio.run(life.run(siege=siege()))
-    # what was said in the name of agent-2 is held: no other agent-2 can begin anew
+    # the victim holds a message of the false agent-2, so the honest one cannot begin
     assert late.status is Status.REFUSED
     assert late.detail.startswith("agent-1 holds round 0 of this agent")
     assert {first.status, victim.status} == {Status.PEER_LOST}
 
 
-def test_who_claims_to_hold_more_than_was_sent_ends_the_run_by_name(life):
+def test_a_peer_that_claims_to_hold_more_than_was_sent_ends_the_run_by_name(life):
     life.configs = [replace(config, max_wait=1.0) for config in life.configs]
 
     async def siege():
@@ -542,7 +542,7 @@ def test_who_claims_to_hold_more_than_was_sent_ends_the_run_by_name(life):
     assert "agent-2 holds round 9 of this agent" in victim.detail
 
 
-def test_who_comes_only_to_be_refused_counts_as_absent(life):
+def test_a_peer_that_is_refused_again_and_again_counts_as_absent(life):
     life.configs = [replace(config, max_wait=1.5) for config in life.configs]
 
     async def besiege():
@@ -553,7 +553,7 @@ def test_who_comes_only_to_be_refused_counts_as_absent(life):
                 await actor.reject()
 
     async def siege():
-        with suppress(OSError, AssertionError, TypeError):  # until nobody is there any more
+        with suppress(OSError, AssertionError, TypeError):  # until the victim has ended
             await besiege()
 
     _, victim, _ = asyncio.run(life.run(siege=siege()))
@@ -563,7 +563,7 @@ def test_who_comes_only_to_be_refused_counts_as_absent(life):
     assert life.agents[VICTIM].stats.rejected["not finite"] > 3
 
 
-def test_what_a_neighbour_says_cannot_write_into_logs_or_results(life, calm, caplog):
+def test_text_of_a_neighbour_cannot_add_lines_to_logs_or_results(life, calm, caplog):
     async def siege():
         async with rogue(life) as actor:
             actor.hello(public={"run": "x\nerror: \x1b[2J\ud800 forged"})
@@ -642,7 +642,7 @@ def test_a_neighbour_that_comes_and_goes_without_a_message_is_lost(tmp_path, key
     async def besiege():
         (agent,) = agent_network.agents([victim], [lambda x: x])
         run = asyncio.create_task(agent.run())
-        with suppress(AssertionError, OSError):  # until nobody listens any more
+        with suppress(AssertionError, OSError):  # until the agent has ended
             while not run.done():
                 async with attackers.Rogue(actor, victim) as flapping:
                     flapping.hello()
@@ -658,7 +658,7 @@ def test_a_neighbour_that_comes_and_goes_without_a_message_is_lost(tmp_path, key
 
 
 def test_a_neighbour_that_was_here_all_the_time_is_given_the_whole_time_again(tmp_path, keys):
-    """It computes for longer than `max_wait`, and only then its connection breaks."""
+    """The neighbour computes for longer than `max_wait`, and then its connection breaks."""
     victim, actor = alone(tmp_path, keys, 1, max_wait=0.8, heartbeat=0.2)
 
     async def besiege():
@@ -694,7 +694,7 @@ def test_a_frame_that_the_agent_itself_cannot_take_ends_the_connection_not_the_r
     assert "a frame could not be taken: KeyError('a defect')" in caplog.text
 
 
-def test_an_agent_whose_watch_dies_ends_and_does_not_wait_for_ever(life, monkeypatch):
+def test_an_agent_whose_watching_task_dies_ends_and_does_not_wait_for_ever(life, monkeypatch):
     def die(*_):
         raise RuntimeError("no clock")
 
@@ -712,11 +712,11 @@ def test_an_agent_whose_watch_dies_ends_and_does_not_wait_for_ever(life, monkeyp
     assert "can no longer serve its links: RuntimeError('no clock')" in result.detail
 
 
-def test_metrics_of_a_process_count_who_was_turned_away(tmp_path, keys):
+def test_metrics_of_a_process_count_refused_connections(tmp_path, keys):
     port, *_ = process_network.ports(1)
     algorithm = {"name": "DIGing", "stepsize": {"kind": "constant", "value": 0.2}}
     network = process_network.write_network(
-        tmp_path / "crew", algorithm, edges=((0, 1),), keys=keys, iterations=30,
+        tmp_path / "network", algorithm, edges=((0, 1),), keys=keys, iterations=30,
         metrics=f"127.0.0.1:{port}",
     )  # fmt: skip
     try:

@@ -1,1 +1,1 @@
-"""An agent's file: its model, its parser and its checks."""
+"""The file of an agent, `agent.toml`: its model, its parser and its checks."""

@@ -1,4 +1,7 @@
-"""Whether the tables of an agent's file make sense, once each value is of its type."""
+"""Checks of an agent's file: do the values make sense, one by one and together?
+
+file.py calls these checks after it has checked the types of all values.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ _POSITIVE = {"run": ["tolerance"], "agent": ["max_wait", "heartbeat"]}
 
 
 def check_sense(findings: Findings, tables: dict[str, Any]) -> None:
-    """Find values that cannot be meant, one by one or together; the algorithm apart."""
+    """Find values that make no sense, in all tables but [algorithm]."""
     for name, limits in _LEAST.items():
         for key, least in limits.items():
             value = tables[name].get(key)
             if value is not None and not (value >= least and math.isfinite(value)):
-                findings.add((name, key), f"= {shown(value)} is not a number from {least} on.")
+                findings.add((name, key), f"= {shown(value)} is not a number of at least {least}.")
     for name, keys in _POSITIVE.items():
         for key in keys:
             value = tables[name].get(key)
@@ -54,20 +57,20 @@ def _check_agent(findings: Findings, own: Table) -> None:
     if metrics and not own.get("expose_metrics") and (host := _host(metrics)):
         findings.add(
             ("agent", "metrics"),
-            f"= {shown(metrics)} would show metrics to others than this machine: {host} is not "
-            "loopback. Use 127.0.0.1, or say expose_metrics = true.",
+            f"= {shown(metrics)} would show metrics to other machines: {host} is not loopback. Use "
+            "127.0.0.1, or say expose_metrics = true.",
         )
     if own.get("heartbeat", HEARTBEAT) * 2 > own.get("max_wait", MAX_WAIT):
         findings.add(
             ("agent", "heartbeat"),
-            f"= {shown(own.get('heartbeat', HEARTBEAT))} s leaves no room for a second one within "
-            f"max_wait = {shown(own.get('max_wait', MAX_WAIT))} s. Make it smaller, or max_wait "
-            "larger.",
+            f"= {shown(own.get('heartbeat', HEARTBEAT))} s leaves no room for a second heartbeat "
+            f"within max_wait = {shown(own.get('max_wait', MAX_WAIT))} s. Make heartbeat smaller, "
+            "or max_wait larger.",
         )
 
 
 def _host(address: str) -> str | None:
-    """The host of an address, unless it is loopback or no address."""
+    """The host of an address; None for loopback, and for text that is no address."""
     try:
         host, _ = parse_address(address)
     except ValueError:
@@ -108,7 +111,7 @@ def _check_run(findings: Findings, common: Table, x0: list[float] | None) -> Non
         findings.add(
             ("run", "diameter"),
             f"= {diameter} is more than the {n_agents - 1} hops that {n_agents} agents can be "
-            "apart. Leave it out if you do not know it.",
+            "apart. Leave diameter out if you do not know it.",
         )
 
 
@@ -136,13 +139,15 @@ def _check_data(findings: Findings, table: Table) -> None:
 
 
 def _check_people(findings: Findings, tables: dict[str, Any]) -> None:
-    """Names and numbers: each agent has one of both, and they go together everywhere."""
+    """Every agent has one name and one number, the same in all tables."""
     n_agents = tables["run"].get("n_agents")
     names: dict[str, int] = {}
     numbers: dict[int, str] = {}
     neighbours, partners = tables.get("neighbour", []), tables.get("partner", [])
     if not neighbours:
-        findings.add(("neighbour",), "is missing: an agent has at least one. Write [[neighbour]].")
+        findings.add(
+            ("neighbour",), "is missing: an agent has at least one neighbour. Write [[neighbour]]."
+        )
     everyone = [
         (("agent",), tables["agent"]),
         *((("neighbour", i), table) for i, table in enumerate(neighbours)),
@@ -156,13 +161,15 @@ def _check_people(findings: Findings, tables: dict[str, Any]) -> None:
         _check_one(findings, keys, name, number, n_agents)
         role = "partner" if keys[0] == "partner" else "link"
         if (role, name) in seen or (role == "partner" and name == tables["agent"].get("name")):
-            findings.add((*keys, "name"), f"= {shown(name)} is there already. Names are unique.")
+            findings.add((*keys, "name"), f"= {shown(name)} is taken already. Names are unique.")
         elif names.get(name, number) != number:
             findings.add(
                 (*keys, "number"), f"= {number}, but {name} has the number {names[name]} above."
             )
         elif numbers.get(number, name) != name:
-            findings.add((*keys, "number"), f"= {number} is that of {numbers[number]} already.")
+            findings.add(
+                (*keys, "number"), f"= {number} is the number of {numbers[number]} already."
+            )
         seen.add((role, name))
         names.setdefault(name, number)
         numbers.setdefault(number, name)
@@ -171,7 +178,8 @@ def _check_people(findings: Findings, tables: dict[str, Any]) -> None:
         if "address" not in table and "listen" not in tables["agent"]:
             findings.add(
                 ("neighbour", i),
-                "needs the key address: this agent has no listen address, so it dials everyone.",
+                "needs the key address: this agent has no listen address, so it dials its "
+                "neighbours.",
             )
 
 
@@ -185,13 +193,12 @@ def _check_one(
     if n_agents is not None and not 0 <= number < n_agents:
         findings.add(
             (*keys, "number"),
-            f"= {number} is not from 0 to {n_agents - 1}: agents are numbered, n_agents = "
-            f"{n_agents}.",
+            f"= {number} is not from 0 to {n_agents - 1}, the numbers of {n_agents} agents.",
         )
 
 
 def check_partners(findings: Findings, tables: Table, algorithm: Algorithm) -> None:
-    """Find who is missing among the mask partners: their numbers follow from this agent's."""
+    """Find mask partners that are missing: the number of this agent decides their numbers."""
     masks: ZeroSum | None = getattr(algorithm, "masking", None)
     here = {table["number"] for table in tables.get("partner", [])}
     number, n_agents = tables["agent"]["number"], tables["run"]["n_agents"]
@@ -202,7 +209,7 @@ def check_partners(findings: Findings, tables: Table, algorithm: Algorithm) -> N
             ("partner",),
             f"lacks {_numbers(missing)}: the masks of {type(algorithm).__name__} pair agent "
             f"{number} with {_numbers(sorted(needed))}. Write a [[partner]] for each, neighbour "
-            'or not; or masks = { kind = "zero_sum", linear = 0, quadratic = 0 } at everyone.',
+            'or not; or masks = { kind = "zero_sum", linear = 0, quadratic = 0 } in every file.',
         )
     if extra := sorted(here - needed):
         findings.add(("partner",), f"has {_numbers(extra)}, with whom this agent shares no mask.")
@@ -213,7 +220,7 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def check_links(findings: Findings, tables: Table, algorithm: Algorithm) -> None:
-    """Find links that this algorithm cannot use."""
+    """Find links that the algorithm cannot use."""
     name = type(algorithm).__name__
     pairs = isinstance(algorithm, AsynDGM)
     if pairs and "n_links" not in tables["run"]:

@@ -1,8 +1,8 @@
-"""`agent.toml`: read, checked whole, and turned into an `AgentConfig`.
+"""The parser of `agent.toml`: it checks the whole file and makes an `AgentConfig` of it.
 
-[agent] and [objective] are one agent's own; [run] and [algorithm] are the same at everyone;
-[[neighbour]] and [[partner]] say whom it knows. Paths start at the file's directory. The schema of
-every table is the signature of the function below that stands for it.
+[agent] and [objective] belong to one agent; [run] and [algorithm] are the same for all agents;
+[[neighbour]] and [[partner]] name the agents that this agent knows. Relative paths start at the
+directory of the file. Each table has one function below, whose signature is the table's schema.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def agent(
     log_level: Literal["debug", "info", "warning", "error"] = "info",
     log_format: Literal["text", "json"] = "text",
 ) -> dict[str, Any]:
-    """[agent], with what is left out filled in."""
-    del expose_metrics  # it only allows what `metrics` says
+    """[agent], with the defaults of keys that are left out."""
+    del expose_metrics  # only the checks use it
     return {
         "name": name,
         "number": number,
@@ -84,7 +84,7 @@ def agent(
 
 def run(
     *,
-    id: str,  # noqa: A002  # the file's word
+    id: str,  # noqa: A002  # the key in the file
     iterations: int,
     dim: int,
     n_agents: int,
@@ -96,7 +96,7 @@ def run(
     n_links: int | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """[run]; everyone is within n_agents − 1 hops where nothing smaller is known."""
+    """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""
     return {
         "id": id,
         "iterations": iterations,
@@ -152,7 +152,7 @@ def least_squares(
     standardise: Any = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
-    """[objective], as its other kinds below."""
+    """[objective] of this kind; the functions below are the other kinds."""
     return {
         "file": file,
         "columns": tuple(columns),
@@ -258,7 +258,7 @@ def parse_config(
 
 
 def write_config(path: str | Path, tables: Table) -> AgentConfig:
-    """Write tables as an agent's file, after a check."""
+    """Check tables and write them as an agent's file."""
     path = Path(path)
     config = parse_config(tables, source=str(path), directory=path.parent)
     path.write_text(to_toml(tables), encoding="utf-8")
@@ -266,7 +266,7 @@ def write_config(path: str | Path, tables: Table) -> AgentConfig:
 
 
 def _algorithm(source: Source, table: Table) -> Algorithm:
-    """A deployed agent takes the recommended design, where its algorithm has designs."""
+    """The algorithm of a table; `design` defaults to "recommended" in an agent's file."""
     keys = ("algorithm",)
     if "design" in parameters(algorithm_class(source, table, keys)):
         table = {"design": "recommended", **table}
@@ -306,7 +306,7 @@ def _objective(source: Source, table: Table, n_agents: int) -> ObjectiveSpec:
     return ObjectiveSpec(kind=kind, n_agents=n_agents, source=source, **fields)
 
 
-# ---- what is wrong with the shape
+# ---- checks of tables, keys and types
 
 
 def _check_shape(findings: Findings, tables: Table) -> None:
@@ -366,7 +366,7 @@ def _check_objective(findings: Findings, table: Table) -> None:
 
 
 def _sound(findings: Findings, tables: Table) -> dict[str, Any]:
-    """The tables without the values of which something is known to be wrong."""
+    """The tables without the values that a finding names."""
     wrong = {keys for keys, _ in findings.found}
 
     def of(table: Any, keys: Keys) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""What one agent is told: `agent.toml`, checked whole before anything starts."""
+"""The configuration of one agent, as dataclasses.
+
+file.py makes them from `agent.toml`; every other part of the network side reads them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ type Address = tuple[str, int]  # host, port
 type Direction = Literal["both", "in", "out"]
 type Durability = Literal["process", "power"]
 
-MAX_WAIT = 300.0  # seconds: a neighbour may reboot meanwhile
+MAX_WAIT = 300.0  # seconds: long enough for a neighbour to reboot
 HEARTBEAT = 5.0  # seconds
 
 _ADDRESS = re.compile(
@@ -30,15 +33,15 @@ class Neighbour:
     name: str
     number: int
     certificate: Path
-    address: Address | None = None  # where to dial it; None: it dials here
-    direction: Direction = "both"  # "in": it sends here; "out": this agent sends to it
-    two_hop: bool = False  # a link that only W² uses
-    link: int | None = None  # number of the link in the network, where links take turns
+    address: Address | None = None  # this agent dials it; None: the neighbour dials this agent
+    direction: Direction = "both"  # "in": the neighbour sends here; "out": this agent sends there
+    two_hop: bool = False  # only W² uses the link
+    link: int | None = None  # number of the link in the network, if links take turns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partner:
-    """An agent with which this one shares a mask, neighbour or not."""
+    """An agent that shares a mask with this agent; it need not be a neighbour."""
 
     name: str
     number: int
@@ -47,21 +50,24 @@ class Partner:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What all agents of a run agree on; the seed apart, which is for tests and studies."""
+    """The run: all agents agree on every field but `x0`.
+
+    A seed is for tests and studies only: any agent that knows the seed knows all draws.
+    """
 
     id: str
     algorithm: Algorithm
     iterations: int
     dim: int
     n_agents: int
-    tolerance: float | None = None  # stop together when all are as still as this
+    tolerance: float | None = None  # agents stop together once every step is this small
     diameter: int | None = None  # a bound on the hops between any two agents
-    seed: int | None = None  # None: a secret key in the state directory
+    seed: int | None = None  # None: draws come from a secret in the state directory
     mixing: str = "metropolis"
     max_degree: int | None = None  # of the whole network, for mixing = "max_degree"
     eta: float | None = None  # of the whole network, for quadratic masks
     x0: tuple[float, ...] | None = None  # (dim,) this agent's start; None: zeros
-    n_links: int | None = None  # links of the whole network, where links take turns
+    n_links: int | None = None  # links of the whole network, if links take turns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +78,7 @@ class LogConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """One agent: who it is, whom it talks to, what it runs. `load_config` reads and checks one."""
+    """The configuration of one agent. `load_config` reads and checks one."""
 
     name: str
     number: int
@@ -88,13 +94,13 @@ class AgentConfig:
     durability: Durability = "power"
     max_wait: float = MAX_WAIT
     heartbeat: float = HEARTBEAT
-    record_every: int | None = None  # iterations between estimates kept in state/samples
+    record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
     log: LogConfig = field(default_factory=LogConfig)
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, with an IPv6 host in brackets; ValueError with the rule.
+    """The host and the port of `host:port`; ValueError names the rule.
 
     >>> parse_address("[::1]:7440")
     ('::1', 7440)

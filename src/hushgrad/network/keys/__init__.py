@@ -1,1 +1,1 @@
-"""An agent's keys: its identity, its secret draws, its share of the masks."""
+"""The keys of an agent: its identity, its secret draws, its part of the masks."""

@@ -1,10 +1,12 @@
-"""Who an agent is: one self-signed certificate, and exactly its neighbours' to trust.
+"""The identity of an agent: its self-signed certificate, its keys, and the certificates it trusts.
 
-There is no authority that could vouch for anyone, and so none that could be deceived. An agent's
-name is the certificate's only DNS name, its mask key (X25519, public) an extension: who trusts a
-certificate trusts both. NAME.key holds the two private keys and belongs to its owner alone.
-Links are TLS 1.3, both sides verified; a certificate counts only if it is, byte for byte, one that
-was exchanged.
+There is no certificate authority that could be deceived. A certificate carries the agent's name as
+its only DNS name, and the agent's public mask key (X25519) as an extension. NAME.key holds the two
+private keys, and only its owner may read it. Links use TLS 1.3, and both sides verify each other.
+An agent trusts a certificate only if it is, byte for byte, one that was exchanged before.
+
+`hushgrad key` makes and shows certificates; the TLS transport (transport/tls.py), the masks
+(masking.py) and `hushgrad doctor` use them.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hushgrad.errors import IdentityError
 from hushgrad.files.atomic import create_file
 
-DAYS = 730  # validity of a new certificate: longer than a project, shorter than a staff's memory
-CLOCK_SLACK = timedelta(hours=1)  # a new certificate is valid at neighbours whose clocks are late
+DAYS = 730  # validity of a new certificate: longer than most projects
+CLOCK_SLACK = timedelta(hours=1)  # the clock of a neighbour may be so late
 
-# An OID of the arc 2.25, which anyone may use under a random UUID (ITU-T X.667); ours is
+# Under the arc 2.25 anyone may use a random UUID as an OID (ITU-T X.667). This UUID is
 # ab228116-a986-4477-9558-d70e3af58860.
 MASK_KEY_OID = x509.ObjectIdentifier("2.25.227477143598734530831701805033445492832")
 
@@ -40,12 +42,12 @@ MASK_KEY_OID = x509.ObjectIdentifier("2.25.2274771435987345308317018050334454928
 _NAME = re.compile(r"(?!..--)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 _EVERYONE = stat.S_IRWXG | stat.S_IRWXO
-_OCTETS = b"\x04\x20"  # how DER announces an octet string of 32 bytes
+_OCTETS = b"\x04\x20"  # the DER header of an octet string of 32 bytes
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an agent shows to others."""
+    """The certificate that an agent shows to its neighbours."""
 
     name: str
     fingerprint: str  # SHA-256 of the certificate, in groups for reading aloud
@@ -59,11 +61,11 @@ class Certificate:
         return ssl.DER_cert_to_PEM_cert(self.der)
 
     def is_fingerprint(self, text: str) -> bool:
-        """Whether a fingerprint, written in whichever groups, is this certificate's."""
+        """Whether the text is this certificate's fingerprint, in groups of any size."""
         return _bare(text) == _bare(self.fingerprint)
 
     def objection(self, now: datetime | None = None) -> str | None:
-        """Why nobody accepts it at this time, or None."""
+        """The reason why no agent accepts the certificate at this time, or None."""
         now = now or datetime.now(UTC)
         if now < self.not_before:
             return f"is not valid before {self.not_before:%Y-%m-%d %H:%M} UTC"
@@ -74,7 +76,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Identity:
-    """An agent's certificate with the keys that prove it."""
+    """An agent's certificate with its private keys."""
 
     certificate: Certificate
     key_path: Path
@@ -91,11 +93,11 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """The name, if it can be an agent's."""
+    """The name itself; IdentityError if no agent can have the name."""
     if not is_name(name):
         raise IdentityError(
             f"an agent's name has 1 to 63 characters a-z, 0-9 and -, with a letter or digit at "
-            f"both ends and no -- in the third place, but it is {name!r}. Try "
+            f"both ends and no -- in the third place, but this name is {name!r}. Try "
             f"{_nearest(name)!r}."
         )
     return name
@@ -112,15 +114,16 @@ def mint(
     days: float = DAYS,
     not_before: datetime | None = None,
 ) -> Identity:
-    """Make NAME.key (0600) and NAME.crt in a directory; what is there already is left alone."""
+    """Make NAME.key (0600) and NAME.crt in a directory; IdentityError if one exists already."""
     check_name(name)
     directory = Path(directory)
     key_path, certificate_path = directory / f"{name}.key", directory / f"{name}.crt"
     for path in (key_path, certificate_path):
         if path.exists():
             raise IdentityError(
-                f"'{path}' is there already and stays as it is: whoever trusts it would trust the "
-                "new one no more. Choose another name or directory, or move it away."
+                f"'{path}' is there already and stays as it is: agents that trust the old "
+                "certificate would not trust a new one. Choose another name or directory, or move "
+                "the file away."
             )
     key, mask_secret = ec.generate_private_key(ec.SECP256R1()), X25519PrivateKey.generate()
     start = not_before or datetime.now(UTC) - CLOCK_SLACK
@@ -178,8 +181,9 @@ def _private_pem(key: ec.EllipticCurvePrivateKey | X25519PrivateKey) -> bytes:
 
 
 def load_certificate(path: str | Path, *, name: str | None = None) -> Certificate:
-    """Read a certificate of the form that `mint` makes, perhaps of a known name; others are
-    refused.
+    """Read a certificate of the form that `mint` makes; IdentityError for any other.
+
+    `name`: the certificate must have this name.
     """
     path = Path(path)
     blocks = [block for label, block in _blocks(path, "certificate") if label == b"CERTIFICATE"]
@@ -212,7 +216,7 @@ def load_certificate(path: str | Path, *, name: str | None = None) -> Certificat
 
 
 def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
-    """(name, mask key) of a certificate; ValueError with the reason where it is not of our form."""
+    """(name, mask key) of a certificate; ValueError if it is not of the form of `mint`."""
     if not isinstance(certificate.public_key(), ec.EllipticCurvePublicKey):
         raise ValueError("its key is not on an elliptic curve")
     try:
@@ -237,7 +241,7 @@ def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
 def load_identity(
     key_path: str | Path, certificate_path: str | Path, *, name: str | None = None
 ) -> Identity:
-    """Read an agent's keys and certificate; IdentityError if others can read the keys."""
+    """Read an agent's keys and certificate; IdentityError if other users can read the keys."""
     key_path, certificate_path = Path(key_path), Path(certificate_path)
     certificate = load_certificate(certificate_path, name=name)
     blocks = [block for _, block in _blocks(key_path, "key file")]
@@ -250,7 +254,7 @@ def load_identity(
             "`hushgrad key new NAME` makes them."
         ) from error
     if not isinstance(mask_secret, X25519PrivateKey):
-        raise IdentityError(f"'{key_path}' has no X25519 key in the second place. Restore it.")
+        raise IdentityError(f"the second key in '{key_path}' is not X25519. Restore the file.")
     own = x509.load_der_x509_certificate(certificate.der).public_key()
     if key.public_key() != own or mask_secret.public_key().public_bytes_raw() != (
         certificate.mask_key
@@ -263,22 +267,22 @@ def load_identity(
 
 
 def check_mode(path: Path) -> None:
-    """Refuse a file with secrets that others can open."""
+    """Refuse a file with secrets that other users can open."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & _EVERYONE:
         raise IdentityError(
-            f"'{path}' is for its owner alone, but its mode is {mode:04o}. Run: chmod 600 '{path}'"
+            f"only its owner may read '{path}', but its mode is {mode:04o}. Run: chmod 600 '{path}'"
         )
 
 
 def _blocks(path: Path, what: str) -> list[tuple[bytes, bytes]]:
-    """(label, block) of everything PEM in a file."""
+    """(label, block) of every PEM block in a file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         raise IdentityError(
-            f"there is no {what} at '{path}'. `hushgrad key new NAME` makes one's own; that of "
-            "another agent comes from there, by `hushgrad key trust`."
+            f"there is no {what} at '{path}'. `hushgrad key new NAME` makes your agent's own; "
+            "`hushgrad key trust` stores the certificate of another agent."
         ) from None
     except OSError as error:
         raise IdentityError(f"the {what} '{path}' cannot be read: {error.strerror}.") from error
@@ -286,7 +290,7 @@ def _blocks(path: Path, what: str) -> list[tuple[bytes, bytes]]:
 
 
 def fingerprint(der: bytes) -> str:
-    """SHA-256 in sixteen groups.
+    """SHA-256 in sixteen groups of four digits.
 
     >>> fingerprint(b"")[:29]
     'e3b0:c442:98fc:1c14:9afb:f4c8'
@@ -300,12 +304,12 @@ def _bare(text: str) -> str:
 
 
 def server_context(identity: Identity, peers: Iterable[Certificate]) -> ssl.SSLContext:
-    """For accepting: whoever connects shows the certificate of one of `peers`."""
+    """The context for accepting: a caller must show the certificate of one of `peers`."""
     return _context(ssl.PROTOCOL_TLS_SERVER, identity, peers)
 
 
 def client_context(identity: Identity, peer: Certificate) -> ssl.SSLContext:
-    """For dialling one peer; pass `server_hostname=peer.name`."""
+    """The context for dialling one peer; pass `server_hostname=peer.name`."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, identity, [peer])
 
 
@@ -313,31 +317,31 @@ def _context(protocol: int, identity: Identity, peers: Iterable[Certificate]) ->
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
-    # A trusted certificate ends the chain although it is no authority's.
+    # a trusted certificate ends the chain although no authority has signed it
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
     context.load_cert_chain(identity.certificate_path, identity.key_path)
     trusted = "".join(peer.pem for peer in peers)
     if trusted:
         context.load_verify_locations(cadata=trusted)
     if protocol == ssl.PROTOCOL_TLS_SERVER:
-        context.num_tickets = 0  # every connection is judged anew
+        context.num_tickets = 0  # no session resumption: every connection shows its certificate
     return context
 
 
 def peer_name(connection: ssl.SSLObject | ssl.SSLSocket | Any, peers: Iterable[Certificate]) -> str:
-    """Which of `peers` is at the other end: the one whose certificate it showed."""
+    """The name of the peer whose certificate the other end has shown."""
     shown = connection.getpeercert(binary_form=True)
     for peer in peers:
         if shown == peer.der:
             return peer.name
     known = "no certificate" if shown is None else f"the certificate {fingerprint(shown)}"
-    raise IdentityError(f"the other end showed {known}, which is none of this agent's neighbours'.")
+    raise IdentityError(f"the other end showed {known}, and no neighbour has that certificate.")
 
 
 def shared_secret(identity: Identity, peer: Certificate) -> bytes:
-    """32 bytes that only these two agents can know, the same at both ends (X25519, HKDF).
+    """32 bytes that only the two agents can compute, the same at both ends (X25519, HKDF).
 
-    Both certificates enter it, so that another certificate is another secret.
+    The secret depends on both certificates, so a new certificate gives a new secret.
     """
     try:
         raw = identity.mask_secret.exchange(X25519PublicKey.from_public_bytes(peer.mask_key))

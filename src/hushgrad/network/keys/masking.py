@@ -1,7 +1,8 @@
-"""The mask of one agent's objective, from keys that it shares with its partners.
+"""The mask of one agent's objective, from secrets that the agent shares with its partners.
 
-Two partners have each other's certificates, and so a secret that nobody else can know (X25519).
-With the run's name it gives the key of their share: another run, another share.
+Two partners hold each other's certificates, and so share a secret that nobody else can compute
+(X25519). The secret and the id of the run give the key of their share, so every run has new shares.
+The deployed agent (deployed.py) masks its objective here, and makes its mask tokens here.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens
 
-MASKS = "masks.json"  # the mask tokens with which a run began, in the state directory
+MASKS = "masks.json"  # in the state directory: the agent's own mask tokens at its first start
 
 
 def masked(config: AgentConfig, objective: Objective) -> Objective:
-    """The masked objective; the objective itself where nothing is masked."""
+    """The objective with its mask; the objective itself if the run has no masks."""
     mask = mask_of(config)
     if mask is None:
         return objective
@@ -36,7 +37,7 @@ def masked(config: AgentConfig, objective: Objective) -> Objective:
 
 
 def mask_of(config: AgentConfig) -> Mask | None:
-    """This agent's part of the run's zero-sum mask."""
+    """This agent's part of the zero-sum mask; None if the run has no masks."""
     run, masks = config.run, _masks(config.run)
     if masks is None:
         return None
@@ -46,7 +47,7 @@ def mask_of(config: AgentConfig) -> Mask | None:
 
 
 def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
-    """The run's masks and how large they are; None where nothing is masked."""
+    """The masks of a run and their sizes; None if the run has no masks."""
     algorithm = run.algorithm
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return None
@@ -55,8 +56,10 @@ def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
 
 
 def mask_tokens_of(config: AgentConfig) -> MaskTokens:
-    """This agent's mask tokens, one for each partner; none where nothing is masked, or by the seed,
-    which all agents compare when they meet.
+    """This agent's mask tokens, one for each partner.
+
+    A run without masks has no tokens. Neither has a run with a seed, because the HELLOs of all
+    agents compare their seeds.
     """
     run, masks = config.run, _masks(config.run)
     if masks is None or run.seed is not None:
@@ -76,7 +79,7 @@ def mask_tokens_of(config: AgentConfig) -> MaskTokens:
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:
-    """The own mask tokens with which a run began: these, if it begins now."""
+    """The agent's own mask tokens at its first start; writes the file if it does not exist."""
     own = _own(mask_tokens)
     if not file.exists():
         if not own:
@@ -101,18 +104,18 @@ def _own(mask_tokens: MaskTokens) -> dict[str, str]:
 
 
 def check_begun(began: Mapping[str, str], mask_tokens: MaskTokens) -> None:
-    """Refuse to go on with other masks: those of the first rounds would never be taken off."""
+    """Refuse to continue a run with other masks: the masks of its first rounds would remain."""
     own = _own(mask_tokens)
     others = [pair for pair in {**began, **own} if began.get(pair) != own.get(pair)]
     if others:
         raise MaskError(
-            f"the run began with other masks of {', '.join(others)} than it would go on with: a "
-            "key or a certificate was exchanged since. Put back the old one, or start a new run."
+            f"the run began with other masks of {', '.join(others)}: a key or a certificate was "
+            "exchanged since. Put back the old one, or start a new run."
         )
 
 
 def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
-    """Uniforms from what each pair's certificates agree on."""
+    """Partner → the uniforms of their share, from the secret of the two certificates."""
     secret_with = _secrets(config)
 
     def of(number: int) -> Uniforms:
@@ -123,15 +126,15 @@ def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
 
 
 def _secrets(config: AgentConfig) -> Callable[[int], bytes]:
-    """What this agent and a partner alone can know."""
+    """Partner → the secret that only this agent and the partner can compute."""
     identity = load_identity(config.key, config.certificate, name=config.name)
     partners = {partner.number: partner for partner in config.partners}
 
     def secret_with(number: int) -> bytes:
         if number not in partners:
             raise ConfigError(
-                f"agent {config.number} masks with agent {number}, but there is no [[partner]] of "
-                "that number. Add it, with its certificate."
+                f"agent {config.number} shares a mask with agent {number}, but there is no "
+                "[[partner]] of that number. Add the partner, with its certificate."
             )
         partner = partners[number]
         certificate = load_certificate(partner.certificate, name=partner.name)
@@ -141,13 +144,13 @@ def _secrets(config: AgentConfig) -> Callable[[int], bytes]:
 
 
 def _first(n: int, key: bytes) -> Floats:
-    """n uniforms of a pair."""
+    """The first n uniforms of a pair."""
     blocks = -(-n // WORDS)
     return as_uniforms(keystream(key, (Stream.MASK, 0, 0), 0, blocks).ravel()[:n])
 
 
 def _seeded(seed: int, me: int) -> Callable[[int], Uniforms]:
-    """The simulator's: anyone with the seed can repeat them."""
+    """Partner → the simulator's uniforms, which anyone with the seed can compute."""
 
     def of(number: int) -> Uniforms:
         low, high = np.array([min(me, number)]), np.array([max(me, number)])

@@ -1,16 +1,16 @@
-"""Draws of a deployed agent: a secret key and ChaCha20, at the addresses of draws.py.
+"""The draws of a deployed agent: ChaCha20 under a secret key, at the addresses of draws.py.
 
-The key is 32 random bytes, minted with the state directory and never used for another run: the same
-draws on other data would let an observer subtract one run from the other.
+The key is 32 random bytes. The state directory (state/journal.py) makes a new one for every run,
+because with the same draws on other data an observer could subtract one run from the other.
 
     u     = (top 53 bits of word + 1) · 2⁻⁵³  ∈ (0, 1]
     word  = word `slot` of block k of ChaCha20(key of the run; stream, 0, 0),            slot < 8
             word `slot` mod 8 of block ⌊slot/8⌋ of ChaCha20(key of the run; stream, 1, k), otherwise
 
-The first slots are those of stepsizes and of the weights of up to eight links: many iterations of
-them are one call.
+Stepsizes and the weights of up to eight links use the first eight slots, so one call gives their
+draws for many iterations. All agents need the same coins, so coins come from the run's public id.
 
-Public coins belong to everyone, so they come from the run's public name.
+masking.py derives the keys of masks here, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORDS = 8  # uniforms in a block of ChaCha20, 64 bytes
 
 
 def derive(secret: bytes, *, purpose: str, run: str, length: int = 32) -> bytes:
-    """A key for one purpose in one run."""
+    """The key for one purpose in one run."""
     info = f"hushgrad {purpose} {run}".encode()
     return HKDF(hashes.SHA256(), length, salt=None, info=info).derive(secret)
 
@@ -80,6 +80,6 @@ class SecretDraws:
 
 
 def public_coins(run: str) -> SeededDraws:
-    """The coins of a run that has no seed, from its name."""
+    """The coins of a run without a seed, from its id."""
     seed = int.from_bytes(sha256(f"hushgrad coins {run}".encode()).digest()[:8], "little")
     return SeededDraws(trial_keys(seed, [0]), 0)

@@ -1,4 +1,4 @@
 """A whole network of agent processes on one machine, for `--engine processes`.
 
-Of all modules of the network side only these import the simulator, to compare with.
+On the network side, only this package imports the simulator, to compare results.
 """

@@ -1,4 +1,7 @@
-"""What came of a network of processes, held against the simulator."""
+"""The outcome of a network of processes, and its difference from the simulator.
+
+processes.py makes the outcome after all agents have ended.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ type Floats = NDArray[np.float64]
 def outcome_of(
     request: RunRequest, states: Sequence[Path], *, failure: HushgradError | None, seconds: float
 ) -> Outcome:
-    """The samples of all agents, and `difference`; raises a failure that is not divergence."""
+    """The outcome from the samples of all agents; raises a failure that is not divergence."""
     trail = _Trail(request, states)
     error, consensus = (np.full((1, trail.reached), np.nan) for _ in range(2))
     metrics = {name: np.full((1, trail.reached), np.nan) for name in request.metrics}
@@ -43,7 +46,7 @@ def outcome_of(
         raise failure
     simulated = _simulated(request, trail, reached)
     apart = simulated.metrics["difference"][:, :reached]
-    missing = np.full((1, reached - apart.shape[1]), np.nan)  # the simulator gave up before
+    missing = np.full((1, reached - apart.shape[1]), np.nan)  # the simulator ended earlier
     metrics = {name: values[:, :reached] for name, values in metrics.items()}
     return Outcome(
         error=error[:, :reached],
@@ -51,20 +54,20 @@ def outcome_of(
         x=trail.at(reached - 1)[None],
         metrics=metrics | {"difference": np.concatenate([apart, missing], axis=1)},
         diverged=np.array([diverged]),
-        traffic=simulated.traffic,  # the same messages, counted where all are seen
+        traffic=simulated.traffic,  # the agents send the same messages
         seconds=seconds,
     )
 
 
 class _Trail:
-    """What all agents held at the samples."""
+    """The estimates of all agents at the samples."""
 
     def __init__(self, request: RunRequest, states: Sequence[Path]):
         self._x0 = request.x0[0]
         kept = [read_samples(state / SAMPLES, request.problem.dim) for state in states]
         self._rows = [x for _, x in kept]
         wanted = request.samples[1:]
-        # a sample counts up to where every agent has it
+        # the samples that every agent has
         self.reached = 1 + min(
             int(np.argmin(np.append(k == wanted[: len(k)], [False]))) for k, _ in kept
         )
@@ -75,7 +78,7 @@ class _Trail:
 
 
 def _simulated(request: RunRequest, trail: _Trail, reached: int) -> Outcome:
-    """The same order in the simulator, with the metric `difference` from the agents."""
+    """Run the same request in the simulator, with the metric `difference` from the agents."""
     apart = largest = 0.0
     sample = -1
 

@@ -1,8 +1,9 @@
-"""A whole network of this machine, a process for every agent, over real TLS on loopback.
+"""The driver of a whole network on one machine: one process for each agent, TLS over loopback.
 
-The program that starts them only looks on: agents meet, compute and end without it. But none
-outlives it (supervision.py), and one that is killed is started again. Whatever ends the program,
-the same directory continues the run where each agent stood.
+`hushgrad run --engine processes` uses it. The program that starts the agents only watches them:
+agents meet, compute and end without it. No agent outlives the program (ops/supervision.py), and the
+program starts a killed agent again. If the program itself ends, a new one with the same directory
+continues the run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hushgrad.errors import AgentError, DivergedError, HushgradError
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.local.outcome import outcome_of
 from hushgrad.network.local.setup import (
-    check_order,
+    check_request,
     config_file,
     log_file,
     make_network,
@@ -35,16 +36,16 @@ from hushgrad.network.state.position import read_position
 from hushgrad.simulate.request import Outcome, RunRequest
 
 LOOPBACK = "127.0.0.1"
-REFRESH = 0.25  # seconds between two looks at the agents
-MOST_DEATHS = 10  # in a row, without a round in between, until an agent is given up
-LOG_TAIL = 5  # lines of an agent's log in a message
+REFRESH = 0.25  # seconds between two updates of the live table
+MOST_DEATHS = 10  # kills of an agent without a new round in between; then the run fails
+LOG_TAIL = 5  # last lines of an agent's log that a message shows
 
 type Watch = Callable[[Sequence[AgentRow]], None]
 
 
 @dataclass
 class AgentRow:
-    """One agent, as a live table shows it."""
+    """One agent's row in the live table."""
 
     name: str
     peers: int
@@ -55,7 +56,7 @@ class AgentRow:
     _since: tuple[float, int] = (0.0, 0)
 
     def hear(self, report: Report) -> None:
-        """Take a report; the rate is over a second or more."""
+        """Take a report; the rate is an average over at least a second."""
         now, (then, before) = time.monotonic(), self._since
         if now - then >= 1.0:
             self.rate = (report.round - before) / (now - then) if then else 0.0
@@ -64,16 +65,16 @@ class AgentRow:
 
 
 class Processes:
-    """Drives an order by processes: `hg.run(…, driver=Processes(…))`.
+    """A driver that runs every agent in a process: `hg.run(…, driver=Processes(…))`.
 
-    directory   where keys, files and states are; one that is there already is continued
-    algorithm   the table of the algorithm, as an agent's file has it
-    lock        what `only_one` gave: processes inherit it
-    imports     where agents look for modules of the user's
-    watch       sees every agent's row from time to time
+    directory   holds the keys, files and states; if they exist, the run continues
+    algorithm   the table [algorithm] of an agent's file
+    lock        the descriptor that `only_one` gave; the processes inherit it
+    imports     directories where agents look for the user's modules
+    watch       is called with the rows of all agents, several times a second
 
-    The outcome has one more metric, `difference`: how far agents and simulator have ever been
-    apart, relative to the largest estimate, with the same seed.
+    The outcome has the additional metric `difference`: the largest difference so far between the
+    agents and the simulator with the same seed, relative to the largest estimate.
     """
 
     def __init__(
@@ -88,22 +89,24 @@ class Processes:
         self._directory, self._algorithm, self._lock = directory, algorithm, lock
         self._watch = watch
         path = [str(p.resolve()) for p in imports] + [os.environ.get("PYTHONPATH", "")]
-        # Agents share the cores: threads of their own would only be in each other's way.
-        few = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self._environment = few | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+        # all agents share the cores, so one thread of linear algebra in each is best
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        self._environment = (
+            one_thread | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+        )
 
     def __call__(self, request: RunRequest) -> Outcome:
-        check_order(request)
+        check_request(request)
         make_network(self._directory, request)
         started = time.perf_counter()
         sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(request.network.n_agents)]
         try:
-            addresses = [ear.getsockname() for ear in sockets]
+            addresses = [listener.getsockname() for listener in sockets]
             configs = write_configs(self._directory, request, self._algorithm, addresses)
             failure = asyncio.run(self._run(request, configs, sockets))
         finally:
-            for ear in sockets:
-                ear.close()
+            for listener in sockets:
+                listener.close()
         seconds = time.perf_counter() - started
         states = [config.state for config in configs]
         return outcome_of(request, states, failure=failure, seconds=seconds)
@@ -111,23 +114,23 @@ class Processes:
     async def _run(
         self, request: RunRequest, configs: Sequence[AgentConfig], sockets: Sequence[socket.socket]
     ) -> HushgradError | None:
-        """Run all agents to their end; gives what prevented it."""
+        """Run all agents to their end; returns the first failure."""
         rows = [AgentRow(config.name, len(config.neighbours)) for config in configs]
         failure: HushgradError | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                looking = group.create_task(self._look(rows, request.tick))
+                watching = group.create_task(self._update(rows, request.tick))
                 agents = [
-                    group.create_task(self._agent(row, config, ear.fileno()))
-                    for row, config, ear in zip(rows, configs, sockets, strict=True)
+                    group.create_task(self._agent(row, config, listener.fileno()))
+                    for row, config, listener in zip(rows, configs, sockets, strict=True)
                 ]
                 await asyncio.wait(agents)
-                looking.cancel()
+                watching.cancel()
         except* (AgentError, DivergedError) as failed:
             failure = next(e for e in failed.exceptions if isinstance(e, HushgradError))
         return failure
 
-    async def _look(self, rows: Sequence[AgentRow], tick: Callable[[int], None]) -> None:
+    async def _update(self, rows: Sequence[AgentRow], tick: Callable[[int], None]) -> None:
         done = 0
         while True:
             if self._watch is not None:
@@ -138,15 +141,15 @@ class Processes:
             await asyncio.sleep(REFRESH)
 
     async def _agent(self, row: AgentRow, config: AgentConfig, listening: int) -> None:
-        """Run one agent until it ends; who is killed is started again, unless it gets nowhere."""
+        """Run one agent until it ends; start it again after a kill, unless it makes no progress."""
         deaths, before = 0, -1
         while True:
             row.starts += 1
             code = await self._start(row, config, listening)
             if code >= 0:
                 break
-            stands = read_position(config.state)
-            reached = -1 if stands is None or stands.round is None else stands.round
+            position = read_position(config.state)
+            reached = -1 if position is None or position.round is None else position.round
             deaths = deaths + 1 if reached <= before else 1
             before = reached
             if deaths >= MOST_DEATHS:
@@ -162,16 +165,16 @@ class Processes:
         raise _failure(config, f"ended: {result.summary}")
 
     async def _start(self, row: AgentRow, config: AgentConfig, listening: int) -> int:
-        """One process from its start to its end; its exit code, −n where signal n killed it."""
+        """Run one process to its end; returns its exit code, −n if signal n killed it."""
         file = config_file(config)
         with log_file(config).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                # -P: what lies in the present directory is not meant to be imported
+                # -P: no imports from the present directory
                 sys.executable, "-P", "-m", "hushgrad", "agent", str(file),
                 "--supervised", "--listen-fd", str(listening),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 pass_fds=[listening, self._lock], env=self._environment,
-                start_new_session=True,  # Ctrl-C is for the program that looks on
+                start_new_session=True,  # Ctrl-C ends this program, not the agents
             )  # fmt: skip
         assert process.stdout is not None
         row.pid = process.pid
@@ -185,7 +188,7 @@ class Processes:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Let a process leave after its present round, or else end it."""
+    """Ask a process to end after its present round; kill it if it does not."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -205,8 +208,9 @@ def _failure(config: AgentConfig, said: str) -> AgentError:
 
 @contextmanager
 def only_one(path: Path) -> Generator[int]:
-    """Hold the lock of a network. Its processes inherit it, so that whoever comes next waits until
-    the last of them has gone.
+    """Hold the lock of a network, so that no other program runs the same network.
+
+    The processes inherit the lock. So the next program waits until the last process has ended.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + GRACE + 2.0
@@ -214,14 +218,14 @@ def only_one(path: Path) -> Generator[int]:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # it may have been removed before it was locked
+            if os.fstat(lock).st_nlink:  # the file may have been removed before it was locked
                 break
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(lock)
                 raise AgentError(
                     f"this study runs already, in another program: '{path}' is locked. Wait for "
-                    "it, or end it."
+                    "that program, or end it."
                 ) from None
             time.sleep(0.05)
         os.close(lock)

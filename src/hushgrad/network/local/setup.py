@@ -1,11 +1,13 @@
-"""A whole network of this machine on disk: for every agent what it would have of its own.
+"""The files of a network of processes: each agent has its own directory, as on its own machine.
 
-    network.json       written last: the directory is complete
+processes.py writes them before it starts the agents.
+
+    network.json       written last, when the directory is complete
     agent-0/           agent.toml, agent-0.key, agent-0.crt, data.npz, log
     agent-0/trusted/   the certificates of its neighbours and mask partners
     agent-0/state/     its journal, samples and result
 
-Nobody's directory holds another one's data or key.
+No agent's directory holds the data or the key of another agent.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from hushgrad.simulate.request import RunRequest
 
 type Table = dict[str, Any]
 
-RUN = "local"  # the run's id; the directory is its own
-MOST_AGENTS = 256  # each is a process of some 50 MB
+RUN = "local"  # the id of every such run: each run has its own directory
+MOST_AGENTS = 256  # each agent is a process of some 50 MB
 _COMPLETE = "network.json"
 
 
@@ -44,8 +46,8 @@ def name_of(number: int) -> str:
     return f"agent-{number}"
 
 
-def check_order(request: RunRequest) -> None:
-    """Refuse what processes cannot do, with the way out."""
+def check_request(request: RunRequest) -> None:
+    """Refuse a run that processes cannot do, and name the way out."""
     n_agents = request.network.n_agents
     if request.trials.tolist() != [0]:
         raise InputError(
@@ -65,7 +67,7 @@ def check_order(request: RunRequest) -> None:
         )
     for reserved in {"difference"} & set(request.metrics):
         raise InputError(
-            f"processes have the metric '{reserved}' already. Choose another name in [run]."
+            f"processes have a metric '{reserved}' of their own. Choose another name in [run]."
         )
     mixing = mixing_rule(request.network)
     for letter in request.algorithm.needs:
@@ -79,24 +81,25 @@ def check_order(request: RunRequest) -> None:
 
 
 def mixing_rule(network: Network) -> str:
-    """The rule by which agents find their own weights."""
+    """The rule by which agents compute their own weights."""
     rules = {"uniform_row, uniform_column": "uniform"} | {name: name for name in MIXING}
     if network.mixing not in rules:
         raise MixingError(
-            "agents find their weights from their neighbours' degrees, by a rule, but the network "
-            f"has mixing {network.mixing}. Use one of {', '.join(MIXING)}, or --engine agents."
+            "agents compute their weights by a rule, from their neighbours' degrees, but the "
+            f"network has mixing {network.mixing}. Use one of {', '.join(MIXING)}, or "
+            "--engine agents."
         )
     return rules[network.mixing]
 
 
 def function_of(problem: Problem) -> Table:
-    """[objective] of every agent, its data apart."""
+    """The table [objective], the same for every agent."""
     function, needs_jax = problem.differentiated
     reference = reference_to(function)
     if reference is None:
         raise ProblemError(
-            "an agent's process finds its loss or gradient by name, without seeing what others "
-            f"have, but {getattr(function, '__qualname__', function)} of the problem "
+            "an agent's process finds its loss or gradient by the name of a function, but "
+            f"{getattr(function, '__qualname__', function)} of the problem "
             f"'{problem.name}' is made inside a function. Define it at the top level of its file, "
             "with all that it needs in the data, or use --engine agents."
         )
@@ -104,10 +107,12 @@ def function_of(problem: Problem) -> Table:
 
 
 def make_network(directory: Path, request: RunRequest) -> None:
-    """Keys, certificates and data, unless they are there already."""
+    """Write keys, certificates and data, unless they are there already."""
     if (directory / _COMPLETE).exists():
         return
-    shutil.rmtree(directory, ignore_errors=True)  # killed before it was complete
+    shutil.rmtree(
+        directory, ignore_errors=True
+    )  # an earlier program was killed before it was complete
     n_agents, problem = request.network.n_agents, request.problem
     for j in range(n_agents):
         mint(directory / name_of(j), name_of(j))
@@ -132,8 +137,9 @@ def log_file(config: AgentConfig) -> Path:
 def write_configs(
     directory: Path, request: RunRequest, algorithm: Mapping[str, Any], addresses: Sequence[Address]
 ) -> list[AgentConfig]:
-    """Every agent's file; `algorithm` is its table, paths in it starting at the directory of an
-    agent.
+    """Write the file of every agent; `algorithm` is the table [algorithm].
+
+    Paths in the table start at the directory of an agent.
     """
     common = _run_table(request)
     configs: list[AgentConfig] = []
@@ -185,13 +191,13 @@ def _address(address: Address) -> str:
 
 
 def _explicit(table: Mapping[str, Any], algorithm: Algorithm) -> Table:
-    """The algorithm's table, its design said: agents' files and studies have other defaults."""
+    """The algorithm's table with its design: agents' files and studies have other defaults."""
     design = {"design": algorithm.design} if isinstance(algorithm, Private) else {}
     return design | {key: value for key, value in table.items() if key != "label"}
 
 
 def _links(algorithm: Algorithm, graph: Graph, j: int) -> dict[int, Table]:
-    """Everyone at the other end of a link of agent j, and what j's file says of the link."""
+    """The neighbours of agent j, and for each the keys of the link in j's file."""
     into, out = (
         set(ends[others == j].tolist())
         for ends, others in ((graph.senders, graph.receivers), (graph.receivers, graph.senders))

@@ -1,1 +1,1 @@
-"""An agent's own objective: its data files and its gradient."""
+"""The objective of one agent: its data files and its gradient."""

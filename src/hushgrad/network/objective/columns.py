@@ -1,7 +1,8 @@
-"""Columns of numbers from an agent's own file: CSV, Parquet or NPZ.
+"""Columns of numbers from an agent's data file: CSV, Parquet or NPZ.
 
-Only the named columns are kept, in one float64 block that is filled in place. A cell that is
-missing, no number or not finite is named by file, line and column.
+objectives.py reads the data of regressions and positions here. The reader keeps only the named
+columns, in one block of float64. If a cell is empty, not a number or not finite, the error names
+the file, the line and the column.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from hushgrad.errors import ProblemError, optional
 from hushgrad.schema.places import allowed_names, suggestion
 
-MOST_NAMES = 20  # of a file's columns in a message
+MOST_NAMES = 20  # columns of a file that a message lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Block:
 
     values: NDArray[np.float64]  # (rows, width)
     labels: tuple[str, ...]  # (width without the ones,)
-    place: Callable[[int], str]  # row → where it stands, for messages
+    place: Callable[[int], str]  # row → its file and line, for messages
 
 
 def read_columns(path: Path, names: Sequence[str], *, ones: int = 0, delimiter: str = ",") -> Block:
@@ -49,7 +50,7 @@ def read_columns(path: Path, names: Sequence[str], *, ones: int = 0, delimiter: 
     except (OSError, UnicodeDecodeError, csv.Error, BadZipFile, EOFError) as error:
         raise ProblemError(f"'{path}' cannot be read: {error}.") from error
     if not len(block.values):
-        raise ProblemError(f"'{path}' has no rows. Every agent holds at least one.")
+        raise ProblemError(f"'{path}' has no rows. Every agent needs at least one row.")
     _check_finite(block)
     return block
 
@@ -78,8 +79,10 @@ def _column(path: Path, header: list[str], name: str) -> int:
     if header.count(name) == 1:
         return header.index(name)
     if name in header:
-        raise ProblemError(f"{path}:1: the column {name!r} is there twice. Rename one of them.")
-    one = " Its header is one cell: set delimiter to what separates cells." * (len(header) == 1)
+        raise ProblemError(f"{path}:1: the column {name!r} is there twice. Rename one.")
+    one = " The header is one cell: set delimiter to the character between cells." * (
+        len(header) == 1
+    )
     raise ProblemError(
         f"{path}:1: there is no column {name!r}.{suggestion(name, header)}{one} {_some(header)}"
     )
@@ -94,13 +97,14 @@ def _bad_cell(place: str, row: list[str], header: list[str], picked: list[int]) 
     for n in picked:
         if n >= len(row):
             return ProblemError(
-                f"{place}: the row has {len(row)} cells and the header {len(header)}. Correct it."
+                f"{place}: the row has {len(row)} cells and the header {len(header)}. Correct "
+                "the row."
             )
         try:
             float(row[n])
         except ValueError:
             return _not_a_number(place, header[n], row[n])
-    raise AssertionError(place)  # one of the picked cells was no number
+    raise AssertionError(place)  # the caller has found a cell that is no number
 
 
 def _not_a_number(place: str, column: str, cell: object) -> ProblemError:
@@ -157,7 +161,7 @@ def _check_kind(place: str, numbers: NDArray[Any]) -> None:
 
 
 def _read_npz(path: Path, names: Sequence[str], ones: int, delimiter: str) -> Block:
-    """Arrays (rows,) are columns, and arrays (rows, n) stand for n of them."""
+    """Columns of an NPZ: an array (rows,) is one column, an array (rows, n) is n columns."""
     del delimiter
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:

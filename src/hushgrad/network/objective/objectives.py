@@ -1,14 +1,15 @@
-"""An agent's own objective f_i, from a file of its data or from the user's code.
+"""The objective f_i of one agent, from its data file or from the user's code.
 
-Σ_i f_i is the objective on the pooled data, as in `hushgrad.problems`, so that the agents find what
-one would fit on it; m is the number of agents:
+The deployed agent and `hushgrad doctor` load it. Σ_i f_i is the objective on the pooled data, as in
+`hushgrad.problems`, so the agents find the θ that a fit on the pooled data would give. With m
+agents:
 
     least_squares   f_i(θ) = ½ ‖X_i θ − y_i‖²
     ridge           f_i(θ) = ½ ‖X_i θ − y_i‖² + (regularisation / 2m) ‖θ‖²
     logistic        f_i(θ) = Σ_r log(1 + exp(−y_r x_rᵀθ)) + (regularisation / 2m) ‖θ‖²,   y_r = ±1
     rendezvous      f_i(θ) = ‖θ − p_i‖²
 
-An intercept is a last column of ones, which is not penalised.
+An intercept is a last column of ones, without a penalty.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Standardise:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSpec:
-    """Which objective, on which data; a spec holds no data itself."""
+    """The kind of an objective and the file of its data; a spec holds no data."""
 
     kind: ObjectiveKind
-    n_agents: int  # among whom the regulariser is shared
+    n_agents: int  # each agent has 1/n_agents of the regulariser
     file: Path | None = None
     columns: tuple[str, ...] = ()
     target: str | None = None
@@ -56,24 +57,24 @@ class ObjectiveSpec:
     regularisation: float = 0.0
     standardise: Standardise | None = None
     position: tuple[float, ...] | None = None  # rendezvous
-    function: str | None = None  # "file.py:name" or "module:name", of θ and the file's data if any
-    jax: bool = False  # the function is JAX: a loss, its gradient is derived, or a gradient
+    function: str | None = None  # "file.py:name" or "module:name": θ → … or θ, data → …
+    jax: bool = False  # the function is a loss or a gradient in JAX; JAX differentiates a loss
     source: Source = field(
         default=Source("agent", Path(), what="agent's file", raises=ConfigError), repr=False
-    )  # where the function's file is looked for, and who to blame
+    )  # the agent's file, for relative paths and messages
 
 
 @dataclass(frozen=True)
 class Objective:
-    """∇f_i of this agent, and what it is in words."""
+    """∇f_i of this agent, and a description."""
 
     dim: int
-    gradient: Gradient  # its array belongs to the caller
+    gradient: Gradient  # returns a new array
     describe: str
 
 
 def load_objective(spec: ObjectiveSpec | Gradient, dim: int) -> Objective:
-    """The objective of a spec, its data read; or of a gradient that the caller has."""
+    """Read the data of a spec and make its objective; a callable is a gradient already."""
     if callable(spec):
         return _checked(dim, spec, getattr(spec, "__name__", type(spec).__name__))
     if spec.kind == "function":
@@ -106,7 +107,7 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         data |= {"X": X, "y": _signs(block)}
         return _checked(dim, lambda theta: losses.logistic_gradient(theta, data), describe)
     if len(y) > dim:
-        # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant: the rows are needed no more.
+        # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy replace the rows
         triangle = np.linalg.qr(np.column_stack([X, y]), mode="r")
         data |= {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     else:
@@ -119,12 +120,13 @@ def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
         intercept = ", the intercept included" if spec.intercept else ""
         raise ProblemError(
             f"θ has dim = {dim} entries in [run], but the objective's columns are {found}"
-            f"{intercept}. All agents have the same columns in the same order; correct one of them."
+            f"{intercept}. All agents have the same columns in the same order. Correct dim or the "
+            "columns."
         )
 
 
 def _standardise(block: Block, constants: Standardise, path: Path) -> None:
-    """Change the block's columns in place, its target and its ones apart."""
+    """Standardise the block in place, except for its target and its ones."""
     n = len(block.labels) - 1
     if len(constants.mean) != n or len(constants.scale) != n:
         raise ProblemError(
@@ -137,7 +139,7 @@ def _standardise(block: Block, constants: Standardise, path: Path) -> None:
 
 
 def _signs(block: Block) -> Vector:
-    """Labels ±1 of labels that are all in {0, 1} or all in {−1, 1}."""
+    """The labels as ±1; the file may code them as {0, 1} or as {−1, 1}."""
     labels = block.values[:, 0]
     uses_zero = bool((labels == 0).any())
     wrong = np.flatnonzero(~np.isin(labels, (0.0, 1.0) if uses_zero else (-1.0, 1.0)))
@@ -159,7 +161,7 @@ def _rendezvous(spec: ObjectiveSpec, dim: int) -> Objective:
         if len(block.values) != 1:
             raise ProblemError(
                 f"an agent has one position, but '{spec.file}' has {len(block.values)} rows. "
-                "Keep its own."
+                "Keep the agent's own row."
             )
         position, place = block.values[0], spec.file.name
     _check_dim(spec, len(position), dim)
@@ -195,19 +197,19 @@ def _raised(describe: str, error: Exception) -> ProblemError:
 
 
 def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
-    """An objective whose gradient is (dim,) and finite, or an error says so."""
+    """An objective that checks every gradient: shape (dim,), and finite."""
 
     def gradient(theta: Vector) -> Vector:
         seen = theta.view()
-        seen.flags.writeable = False  # it is the agent's state
+        seen.flags.writeable = False  # θ is part of the agent's state
         try:
-            g = np.array(function(seen), np.float64)  # a copy: the function may use its own again
+            g = np.array(function(seen), np.float64)  # a copy: the function may reuse its array
         except Exception as error:  # the user's code may raise anything
             raise _raised(describe, error) from error
         if g.shape != (dim,):
             raise ProblemError(
                 f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
-                f"{g.shape}. Correct it, or dim in [run]."
+                f"{g.shape}. Correct the function, or dim in [run]."
             )
         if not np.isfinite(g).all():
             n = int(np.argmax(~np.isfinite(g)))
@@ -215,8 +217,8 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
                 norm = np.linalg.norm(theta)
             raise ProblemError(
                 f"a gradient is finite, but {describe} gives {g[n]} in entry {n} at "
-                f"‖θ‖ = {norm:.3g}. Correct it, or use a smaller stepsize if θ is "
-                "far off."
+                f"‖θ‖ = {norm:.3g}. Correct the function, or use a smaller stepsize if θ is far "
+                "off."
             )
         return g
 

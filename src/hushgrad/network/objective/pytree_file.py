@@ -1,8 +1,11 @@
-"""One agent's data as a file: arrays in an NPZ, named by where they stand in the data.
+"""One agent's data as an NPZ file: the name of each array is its path in the data.
+
+A network of local processes (local/setup.py) writes such files; agents whose objective is a
+function (objectives.py) read them.
 
 X, y      a dict {"X": …, "y": …}
 0, 1      a tuple
-a/0       one in the other
+a/0       a tuple in a dict
 .         the data is one array
 """
 
@@ -22,11 +25,11 @@ ALONE = "."
 
 
 def write_data(path: Path, data: Any) -> None:
-    """Write an agent's data; ProblemError where names cannot say how it is nested."""
+    """Write an agent's data; ProblemError if names cannot express its structure."""
     arrays = _named(data, "")
 
     def write(file: IO[bytes]) -> None:
-        # not by np.savez, which has arguments that an array may be called
+        # np.savez would take an array called "file" for its own argument
         with ZipFile(file, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
@@ -39,7 +42,7 @@ def _named(data: Any, name: str) -> dict[str, NDArray[Any]]:
     if data is None or hasattr(data, "_fields"):
         raise ProblemError(
             "an agent's data is written as a file if it is made of dicts, tuples, lists and "
-            f"arrays, but {name or 'it'} is a {type(data).__name__}. Use a dict."
+            f"arrays, but {name or 'the data'} is a {type(data).__name__}. Use a dict."
         )
     if isinstance(data, dict):
         inner = cast("dict[Any, Any]", data)
@@ -58,7 +61,7 @@ def _named(data: Any, name: str) -> dict[str, NDArray[Any]]:
 
 
 def read_data(path: Path) -> Any:
-    """What `write_data` wrote; lists come back as tuples."""
+    """The data that `write_data` wrote; lists come back as tuples."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -67,7 +70,7 @@ def read_data(path: Path) -> Any:
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise ProblemError(f"'{path}' cannot be read as NPZ: {error}.") from error
     if not arrays:
-        raise ProblemError(f"'{path}' holds no arrays. Every agent has some data.")
+        raise ProblemError(f"'{path}' holds no arrays. Every agent needs some data.")
     return arrays[ALONE] if ALONE in arrays else _nested(arrays)
 
 

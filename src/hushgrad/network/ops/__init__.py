@@ -1,1 +1,1 @@
-"""The operation of an agent: its command, logs, metrics, doctor, probe and results."""
+"""Everything that an operator uses: the command, logs, metrics, doctor, probe and results."""

@@ -1,4 +1,7 @@
-"""The command `hushgrad agent`, without what reads other commands: an agent's memory counts."""
+"""The command `hushgrad agent`: it runs the agent of a file and writes its result.
+
+The package's `__main__` calls it without the parser of all other commands, to save memory.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,16 @@ from hushgrad.network.ops.logs import start_logging, stop_logging
 from hushgrad.network.ops.result import AgentResult, json_pieces, write_result
 from hushgrad.network.ops.supervision import supervised
 
-REFRESH = 4  # times a second that the line is drawn
-PATIENCE = 1.0  # seconds without a round after which it is said who is waited for
+REFRESH = 4  # times a second that the status line is drawn
+PATIENCE = 1.0  # seconds without a round until the status line names the missing neighbours
 
 _SWITCHES = {"--quiet": "quiet", "-q": "quiet", "--supervised": "is_supervised"}
 
 
 def plain_options(given: Sequence[str]) -> dict[str, Any] | None:
-    """What `run_agent` takes, of a command line as most are; None leaves it to those who know
-    help, abbreviations and errors.
+    """The arguments of `run_agent`, from a plain command line.
+
+    None if the line needs the full parser: for help, for abbreviations, or for an error message.
 
     >>> plain_options(["agent.toml", "--format", "json", "-q"])
     {'file': PosixPath('agent.toml'), 'is_json': True, 'quiet': True}
@@ -62,10 +66,10 @@ def run_agent(
     is_supervised: bool = False,
     listen_fd: int | None = None,
 ) -> int:
-    """Run the agent of a file and tell how it ended; gives the exit code."""
+    """Run the agent of a file and print its result; returns the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # no result is lost for want of a θ
-    # an agent whose numbers overflow is told so by name
+        sys.stdout.reconfigure(errors="replace")  # the terminal may have no θ
+    # an overflow ends the run with a status of its own, so a warning would say it twice
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"hushgrad\.")
     config = load_config(file)
     if quiet:
@@ -98,7 +102,7 @@ def run_agent(
 
 
 def _write(config: AgentConfig, result: AgentResult) -> list[str]:
-    """Write the result; how the run ended is worth telling even if it cannot be."""
+    """Write the result; returns its files, or none if they cannot be written."""
     try:
         return [str(path) for path in write_result(config.result, result)]
     except OSError as error:
@@ -107,7 +111,7 @@ def _write(config: AgentConfig, result: AgentResult) -> list[str]:
 
 
 def _inherited(listen_fd: int | None) -> socket.socket | None:
-    """A listening socket of the program that started this one."""
+    """The listening socket that the starting program has passed on."""
     if listen_fd is None:
         return None
     try:
@@ -115,14 +119,14 @@ def _inherited(listen_fd: int | None) -> socket.socket | None:
     except OSError as error:
         raise InputError(
             f"--listen-fd is an inherited socket, but {listen_fd} is none: {error.strerror}. Leave "
-            "it out to listen at the address in the file."
+            "--listen-fd out to listen at the address in the file."
         ) from None
 
 
 def _run(
     config: AgentConfig, listening: socket.socket | None, *, is_live: bool, is_supervised: bool
 ) -> AgentResult:
-    """The agent in an event loop of its own."""
+    """Run the agent in an event loop of its own."""
     agent = Agent(config, listening=listening)
     return asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
 
@@ -144,7 +148,7 @@ async def _watched(agent: Agent, *, is_live: bool, is_supervised: bool) -> Agent
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop, agent: Agent) -> None:
     def leave(number: signal.Signals) -> None:
-        # who asks twice means at once
+        # a second signal ends the process at once
         loop.remove_signal_handler(number)
         agent.stop()
 
@@ -165,7 +169,7 @@ def _serve_metrics(agent: Agent, loop: asyncio.AbstractEventLoop) -> Any:
 
 @contextmanager
 def _line(agent: Agent, *, is_live: bool) -> Generator[None]:
-    """One line that moves on, where stderr is a terminal."""
+    """Show a status line while the agent runs, if stderr is a terminal."""
     if not (is_live and sys.stderr.isatty()):
         yield
         return
@@ -173,7 +177,7 @@ def _line(agent: Agent, *, is_live: bool) -> Generator[None]:
 
     screen = console(stderr=True)
 
-    # Live takes over sys.stderr, so that log lines go above the line.
+    # Live takes over sys.stderr, so that log lines appear above the status line
     with Live(
         console=screen,
         get_renderable=StatusLine(agent),

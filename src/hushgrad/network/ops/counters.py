@@ -1,4 +1,8 @@
-"""What an operator may see of a running agent. Nothing here derives from a gradient."""
+"""The counters of a running agent, for operators. No counter derives from a gradient.
+
+The agent and its hub count; metrics (metrics.py), reports (supervision.py) and the status line
+(command.py) read.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Total:
-    """How often, and how long altogether."""
+    """How often something happened, and how long it took altogether."""
 
     count: int = 0
     sum: float = 0.0  # seconds
@@ -25,15 +29,15 @@ def _counts() -> defaultdict[str, int]:
 
 @dataclass
 class Stats:
-    """Counters that the agent keeps as it runs; whoever shows them reads them when asked."""
+    """The counters of one agent."""
 
-    round: int = -1  # the last committed
-    iteration: int = 0  # completed
-    rounds: int = 0  # completed by this process
+    round: int = -1  # the last round in the journal
+    iteration: int = 0  # iterations completed
+    rounds: int = 0  # rounds completed by this process
     duplicates: int = 0
     resent: int = 0
     connected: dict[str, bool] = field(default_factory=dict[str, bool])
-    missing: Callable[[], Iterable[str]] = tuple[str, ...]  # names, told when someone asks
+    missing: Callable[[], Iterable[str]] = tuple[str, ...]  # names of the peers that are waited for
     last_progress: float = 0.0  # time.monotonic
     sent: defaultdict[str, int] = field(default_factory=_counts)
     received: defaultdict[str, int] = field(default_factory=_counts)
@@ -49,5 +53,5 @@ class Stats:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Whose messages are not here yet."""
+        """The names of the peers whose messages are not here yet."""
         return tuple(self.missing())

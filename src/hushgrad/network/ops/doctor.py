@@ -1,7 +1,7 @@
-"""Is everything ready for a run? One finding for each thing that can be in its way.
+"""`hushgrad doctor`: the checks that tell whether an agent is ready for a run.
 
-Nothing is changed, but for a small file that is written into the state directory and removed, and
-no agent that runs is disturbed.
+The checks write one small file into the state directory and remove it. Otherwise they change
+nothing, and they disturb no running agent.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.state.position import Position, read_position
 
-SOON = timedelta(days=30)  # a certificate that ends sooner is worth a word
-CLOCKS_APART = 60  # seconds between two agents' clocks that are worth a word
+SOON = timedelta(days=30)  # a certificate that expires sooner gets a warning
+CLOCKS_APART = 60  # seconds that the clocks of two agents may differ
 TIMEOUT = 10.0  # seconds for a neighbour to answer
-JOURNAL_VECTORS = 64  # of θ's size: two slots of states, sums and gradients, with room to spare
-SYNCS = 5  # durable writes that are timed
+JOURNAL_VECTORS = 64  # vectors (d,) for which the disk needs room: two slots, and some to spare
+SYNCS = 5  # durable writes that the doctor times
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check: done and good (True), bad (False), or not to be judged from here (None)."""
+    """One check: good (True), bad (False), or not possible from here (None)."""
 
     check: str
     is_good: bool | None
@@ -45,11 +45,13 @@ class Check:
 
 
 def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]:
-    """Everything about an agent, from the nearest to the farthest."""
+    """All checks of an agent, from its own files to its neighbours."""
     identity: Identity | None = None
     try:
         identity = load_identity(config.key, config.certificate, name=config.name)
-        yield Check("key", True, f"{config.key} fits {config.certificate}, and is its owner's")
+        yield Check(
+            "key", True, f"{config.key} fits {config.certificate}, and only its owner may read it"
+        )
     except HushgradError as error:
         yield Check("key", False, str(error))
     if identity is not None:
@@ -65,7 +67,7 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
         known[one.name] = certificate
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
     yield _data(config)
-    position, own = None, None  # the last round of its journal, if it can be compared with others
+    position, own = None, None  # own: the last round of the journal, for `_neighbours`
     try:
         position = read_position(config.state)
         state = _state(config, position)
@@ -90,13 +92,13 @@ def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
     left = certificate.not_after - datetime.now(UTC)
     text = f"{certificate.fingerprint[:19]}…, valid to {certificate.not_after:%Y-%m-%d}"
     if left < SOON:
-        renew = ". A run with masks does not survive a new one: exchange it before" * is_masked
-        return Check(check, None, f"{text}: that is in {left.days} days{renew}")
+        renew = ". A run with masks does not survive a new one: renew it before the run" * is_masked
+        return Check(check, None, f"{text}: it expires in {left.days} days{renew}")
     return Check(check, True, text)
 
 
 def _data(config: AgentConfig) -> Check:
-    """The objective loads, and has a finite gradient where the agent starts."""
+    """Check that the objective loads, and that its gradient at the start is finite."""
     run = config.run
     try:
         objective = load_objective(config.objective, run.dim)
@@ -108,7 +110,7 @@ def _data(config: AgentConfig) -> Check:
 
 
 def _state(config: AgentConfig, position: Position | None) -> Check:
-    """The directory is this run's, can be written, and has room."""
+    """Check that the state directory belongs to the run, can be written, and has room."""
     if position is not None and (position.agent, position.run) != (config.name, config.run.id):
         return Check(
             "state",
@@ -135,7 +137,7 @@ def _state(config: AgentConfig, position: Position | None) -> Check:
 
 
 def _sync_time(directory: Path) -> float:
-    """Seconds that a small durable write takes here; the file is removed."""
+    """The seconds of a small durable write into the directory."""
     path = directory / f".hushgrad-doctor-{os.getpid()}"
     times: list[float] = []
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -164,11 +166,13 @@ def _ports(config: AgentConfig, *, is_running: bool) -> Iterator[Check]:
         elif is_running:
             yield Check(check, True, f"{place} is in use, and this agent is running")
         else:
-            yield Check(check, False, f"{place}: {objection}. End who uses it, or choose another")
+            yield Check(
+                check, False, f"{place}: {objection}. End its user, or choose another address"
+            )
 
 
 def _bind(address: Address) -> str | None:
-    """Why nobody can listen there now, or None."""
+    """The reason why no program can listen at the address now, or None."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -185,12 +189,14 @@ def _neighbours(
     timeout: float,
     own: int | None,
 ) -> Iterator[Check]:
-    """`own`: the last round of this agent's journal, to be compared with what they have of it."""
+    """Ask every neighbour that this agent dials; `own` is the last round of this journal."""
     clocks: dict[str, float] = {}
     for neighbour in config.neighbours:
         check = f"reach {neighbour.name}"
         if neighbour.address is None:
-            yield Check(check, None, "it dials this agent, so it can be tried from there only")
+            yield Check(
+                check, None, "this neighbour dials this agent, so only its doctor can try the link"
+            )
         elif identity is None or neighbour.name not in known:
             yield Check(check, None, "not tried without both certificates")
         else:
@@ -216,27 +222,27 @@ def _reach(
     except AgentError as error:
         is_answered = isinstance(error.__cause__, ssl.SSLError)
         hint = (
-            "Compare certificates by `hushgrad key show`, at both"
+            "Compare certificates by `hushgrad key show`, at both ends"
             if is_answered
             else "Is its agent running, and the port open to this machine?"
         )
         return Check(check, False, f"{error}. {hint}")
     if (objection := _disagreement(config, neighbour, hello)) is not None:
-        return Check(check, False, f"{objection}. Agree on one, at both")
+        return Check(check, False, f"{objection}. Make the two files agree")
     place = f"{neighbour.address[0]}:{neighbour.address[1]}"
     if own is not None and hello.heard > own:
         return Check(
             check,
             False,
             f"it holds round {hello.heard} of this agent, whose journal ends at round {own}: "
-            f"'{config.state}' is an old copy. Go on with the newest state, or start a new run",
+            f"'{config.state}' is an old copy. Restore the newest state, or start a new run",
         )
     there = f"is at round {hello.round}" if hello.round >= 0 else "has not begun"
     return Check(check, True, f"{place} answers, runs the same, and {there}")
 
 
 def _disagreement(config: AgentConfig, neighbour: Neighbour, hello: Hello) -> str | None:
-    """What the two say differently of the run, of themselves or of their link."""
+    """The first difference between the configurations of the two agents, or None."""
     if (apart := differences(public_parts(config.run), hello.public)) != "":
         return apart
     if hello.number != neighbour.number:
@@ -249,7 +255,7 @@ def _disagreement(config: AgentConfig, neighbour: Neighbour, hello: Hello) -> st
 
 
 def _clock(clocks: Mapping[str, float]) -> Check:
-    """Clocks matter for the dates of certificates only."""
+    """Compare clocks, because certificates have dates; nothing else depends on clocks."""
     if not clocks:
         return Check("clock", None, "no neighbour could be asked for its time")
     name, apart = max(clocks.items(), key=lambda item: abs(item[1]))

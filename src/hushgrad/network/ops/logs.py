@@ -1,6 +1,7 @@
-"""What an agent says while it runs: lines for people, or JSON lines for machines, on stderr.
+"""The log of an agent on stderr: lines for people, or JSON lines for machines.
 
-A record has an event (a fixed word), a message, and fields of its own such as peer and round.
+`hushgrad agent` (command.py) starts it. A record has an event (a fixed word), a message, and fields
+such as peer and round.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, TextIO
 
 from hushgrad.network.config.model import LogConfig
 
-PAUSE = 1.0  # seconds between two lines of one kind
+PAUSE = 1.0  # seconds between two lines of the same event, peer and reason
 
-# What every record has; the rest was given with `extra=`.
+# The attributes of every record; the others come from `extra=`.
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "event"}
 
 
 def start_logging(config: LogConfig, stream: TextIO | None = None) -> logging.Handler:
-    """Let the loggers below `hushgrad` speak; returns what `stop_logging` takes."""
+    """Show the records of the loggers below `hushgrad`; returns the handler for `stop_logging`."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(Sparing())
     handler.setFormatter(JsonLines() if config.format == "json" else TextLines())
@@ -50,13 +51,17 @@ def _time(record: logging.LogRecord) -> datetime:
 
 
 class Sparing(logging.Filter):
-    """Of lines that say the same of the same peer, one a second: whoever can make an agent speak
-    must not fill the disk that its journal needs. The next line says how many were left out.
+    """Lets through one line a second of each event, peer and reason.
+
+    Otherwise an attacker who makes an agent log could fill the disk that the journal needs. The
+    next line of the same kind says how many lines were left out.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[tuple[Any, ...], tuple[float, int]] = {}  # when, and how many since
+        self._last: dict[
+            tuple[Any, ...], tuple[float, int]
+        ] = {}  # kind → time of the last line, lines left out since
 
     def filter(self, record: logging.LogRecord) -> bool:
         event = getattr(record, "event", None)
@@ -101,5 +106,5 @@ class TextLines(logging.Formatter):
 
 
 def _printable(text: str) -> str:
-    """What others sent may be in a message, but it cannot move the cursor."""
+    """The text without control characters: text from a peer must not move the cursor."""
     return "".join(c if c.isprintable() else "�" for c in text)

@@ -1,10 +1,12 @@
-"""What a monitoring system may ask of a running agent, over HTTP, by default on loopback only.
+"""An HTTP server for monitoring systems, on loopback unless the agent's file allows more.
+
+`hushgrad agent` (command.py) starts it if [agent] has the key `metrics`.
 
 /metrics  Prometheus' text format
-/healthz  does the agent's loop answer? 200 or 503
-/readyz   are all neighbours connected? 200 or 503, with the same JSON document either way
+/healthz  200 if the agent's event loop answers, otherwise 503
+/readyz   200 if all neighbours are connected, otherwise 503; a JSON document in both cases
 
-The numbers are read from the agent's `Stats` when asked. Nothing of them derives from a gradient.
+The server reads the agent's `Stats` at each request. No number there derives from a gradient.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from hushgrad.errors import ConfigError
 from hushgrad.network.config.model import Address
 from hushgrad.network.ops.counters import Stats, Total
 
-LOOP_TIMEOUT = 2.0  # seconds: an agent that computes for longer between two rounds is called ill
+LOOP_TIMEOUT = 2.0  # seconds for the event loop to answer; then the agent is not healthy
 CLIENT_TIMEOUT = 5.0  # seconds for a client to send its request
-CLOSING = 0.1  # seconds that `close` may have to wait
+CLOSING = 0.1  # seconds that `close` waits at most
 
 
 class StatsCollector(Collector):
@@ -69,7 +71,7 @@ class StatsCollector(Collector):
 
 
 def _by[T](table: dict[str, T]) -> dict[tuple[str, ...], T]:
-    """A copy made at once: the agent may add a key meanwhile."""
+    """A copy, because the agent may add a key while the server reads."""
     return {(label,): value for label, value in table.copy().items()}
 
 
@@ -92,7 +94,7 @@ def _summary(
 
 
 def report(stats: Stats, about: Mapping[str, str]) -> dict[str, Any]:
-    """Where an agent is, for /readyz and `hushgrad status`."""
+    """The position and the connections of an agent, for /readyz and `hushgrad status`."""
     connected = stats.connected.copy()
     return {
         **about,
@@ -106,9 +108,9 @@ def report(stats: Stats, about: Mapping[str, str]) -> dict[str, Any]:
 
 
 class MetricsServer:
-    """Answers in a thread of its own, from construction to `close`.
+    """A server in a thread of its own, from construction to `close`.
 
-    `loop` is the agent's: /healthz asks whether it still answers.
+    `loop` is the agent's event loop: /healthz asks whether it still answers.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class MetricsServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens, the port found where 0 was asked for."""
+        """The address where the server listens, with the real port if 0 was asked for."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
@@ -193,18 +195,18 @@ def _handler_of(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            del format, args  # a scrape every few seconds is no news
+            del format, args  # requests are not worth a line in the log
 
     return Handler
 
 
 def _answers(loop: asyncio.AbstractEventLoop | None) -> bool:
-    """Whether a loop runs what it is given."""
+    """Whether an event loop runs a callback in time."""
     if loop is None:
         return True
     done = threading.Event()
     try:
         loop.call_soon_threadsafe(done.set)
-    except RuntimeError:  # it is closed
+    except RuntimeError:  # the loop is closed
         return False
     return done.wait(LOOP_TIMEOUT)

@@ -1,7 +1,8 @@
-"""Ask a neighbour's running agent who it is and what it runs, without disturbing it.
+"""A probe: `hushgrad doctor` asks a neighbour's running agent for its HELLO.
 
-An agent says HELLO first on every connection, and a connection counts for it only once the other
-side has said HELLO too. A probe listens to the one, never says the other, and leaves.
+An agent says HELLO first on every connection, and a connection counts only after both ends have
+said HELLO. A probe hears the HELLO of the agent, never says its own, and leaves. So a probe does
+not disturb a run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hushgrad.network.protocol.hello import Hello, decode_hello, decode_reject
 async def probe(
     identity: Identity, peer: Certificate, address: Address, *, timeout: float
 ) -> Hello:
-    """The HELLO of the agent at this address; AgentError with the reason if there is none."""
+    """The HELLO of the agent at an address; AgentError gives the reason if none comes."""
     host, port = address
     context = client_context(identity, peer)
     try:
@@ -35,13 +36,13 @@ async def probe(
         raise AgentError(f"no answer from {host}:{port} within {timeout:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise AgentError(
-            f"who answers at {host}:{port} does not show the certificate of {peer.name} "
+            f"the program at {host}:{port} does not show the certificate of {peer.name} "
             f"({error.verify_message})"
         ) from error
     except ssl.SSLError as error:
         raise AgentError(
-            f"{host}:{port} breaks off the TLS handshake ({error.reason}). It may not trust this "
-            "agent's certificate"
+            f"{host}:{port} breaks off the TLS handshake ({error.reason}). The neighbour may not "
+            "trust this agent's certificate"
         ) from error
     except WireError as error:
         raise AgentError(f"{host}:{port} does not speak this protocol: {error}") from error
@@ -57,4 +58,4 @@ async def _hello(reader: asyncio.StreamReader, name: str) -> Hello:
                 return decode_hello(frame.body)
             if frame.kind is FrameKind.REJECT:
                 raise AgentError(f"{name} refuses this agent: {decode_reject(frame.body)[1]}")
-    raise AgentError(f"{name} closed the connection. It may not know this agent's certificate")
+    raise AgentError(f"{name} closed the connection. It may not trust this agent's certificate")

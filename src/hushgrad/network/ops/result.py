@@ -1,7 +1,8 @@
-"""How a run of one agent ended: its status, its exit code, its files.
+"""The result of one agent's run: its status, its exit code, its files.
 
-A result is two files, NAME.json and NAME.npz, each replaced atomically: whoever reads one reads a
-whole one. The JSON is written last, so that where it is, the numbers are.
+`hushgrad agent` writes a result, and users read it by `read_result`. A result is two files,
+NAME.json and NAME.npz. Each file is replaced atomically, so a reader never sees half of one. The
+JSON is written last: if it is there, the numbers are there.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
 from hushgrad.files.strict_json import parse_json
 
-_PIECE = 4096  # numbers of θ that become text together
+_PIECE = 4096  # numbers of θ in one piece of JSON
 
 
 class Status(enum.StrEnum):
-    """How a run ended."""
+    """The way in which a run ended."""
 
-    DONE = "done"  # all iterations
-    CONVERGED = "converged"  # everyone was still, within the tolerance
-    STOPPED = "stopped"  # asked to leave; can be resumed
-    PEER_LOST = "peer lost"  # a neighbour stayed away; can be resumed
-    REFUSED = "refused"  # going on would send two things for one round, or end at a wrong θ
+    DONE = "done"  # the agent has done all iterations
+    CONVERGED = "converged"  # all agents moved less than the tolerance
+    STOPPED = "stopped"  # a user ended the agent; the run can be resumed
+    PEER_LOST = "peer lost"  # a neighbour stayed away; the run can be resumed
+    REFUSED = "refused"  # the agent would send two messages for one round, or end at a wrong θ
     DIVERGED = "diverged"  # the iterates left the finite numbers
     FAILED = "failed"  # anything else
 
 
-# The exit codes of `hushgrad agent`, here and nowhere else.
+# The exit codes of `hushgrad agent`.
 EXIT_CODES = {
     Status.DONE: 0,
     Status.CONVERGED: 0,
@@ -47,17 +48,17 @@ EXIT_CODES = {
     Status.REFUSED: 4,
     Status.STOPPED: 130,
 }
-BAD_INPUT = 2  # a file, a key or an option is wrong, and nothing was started
+BAD_INPUT = 2  # a file, a key or an option is wrong, and the run did not begin
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentResult:
-    """What one agent has when its run ends."""
+    """The result of one agent."""
 
     name: str
     run: str
     status: Status
-    detail: str = ""  # whom it waited for and where, or what was refused
+    detail: str = ""  # the reason, such as the lost neighbour and the round
     theta: NDArray[np.float64]  # (d,)
     iterations: int
     rounds: int
@@ -71,7 +72,7 @@ class AgentResult:
 
     @property
     def is_resumable(self) -> bool:
-        """Whether the same command may continue it."""
+        """Whether the same command can continue the run."""
         return self.status in (Status.STOPPED, Status.PEER_LOST)
 
     @property
@@ -89,7 +90,7 @@ class AgentResult:
         return self.facts() | {"theta": theta}
 
     def facts(self) -> dict[str, Any]:
-        """The same without θ."""
+        """The result without θ, for JSON."""
         return {
             "name": self.name,
             "run": self.run,
@@ -127,7 +128,7 @@ def write_result(path: Path, result: AgentResult) -> tuple[Path, Path]:
 
 
 def json_pieces(result: AgentResult, more: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """The result as one JSON document, piece by piece: a long θ is many times its numbers."""
+    """The result as one JSON document, in pieces: the text of a long θ would need much memory."""
     facts = json.dumps(result.facts() | dict(more or {}), indent=2, allow_nan=False)
     yield facts.removesuffix("\n}") + ',\n  "theta": ['
     for start in range(0, len(result.theta), _PIECE):
@@ -138,7 +139,7 @@ def json_pieces(result: AgentResult, more: Mapping[str, Any] | None = None) -> I
 
 
 def read_result(path: Path) -> AgentResult | None:
-    """The result that stands in these files, or None where there is none yet."""
+    """The result at a path, or None if there is no result yet."""
     in_json, in_npz = result_files(path)
     try:
         document = parse_json(in_json.read_text(encoding="utf-8"))

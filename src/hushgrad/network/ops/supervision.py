@@ -1,8 +1,8 @@
-"""An agent and the program that started it: reports on stdout, and an end when stdin ends.
+"""Supervision of an agent by the program that started it (`hushgrad agent --supervised`).
 
-Stdin is a pipe that nobody writes to. It ends when whoever holds its other end closes it or dies,
-however it dies, so an agent never outlives the program that looks after it. An agent does not
-depend on being looked at: a report that nobody reads is dropped.
+The agent reports on stdout and ends when stdin ends. Stdin is a pipe that nobody writes to. It ends
+when the starting program closes it or dies in any way, so no agent outlives that program. If nobody
+reads the reports, the agent drops them and goes on. local/processes.py starts agents in this way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hushgrad.network.ops.result import EXIT_CODES, Status
 
 STDIN, STDOUT = 0, 1
 PERIOD = 0.25  # seconds between reports
-MOST_NAMES = 8  # whom it waits for: a report stays far below what a pipe takes in one piece
-GRACE = 5.0  # seconds to leave after the present round; the journal stands a harder end too
+MOST_NAMES = 8  # neighbours that a report names, so that a pipe takes a report in one piece
+GRACE = 5.0  # seconds to end after the present round; then the process ends at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Where an agent stands."""
+    """The position and the connections of an agent."""
 
     iteration: int = 0
     round: int = -1
@@ -58,10 +58,10 @@ def supervised(agent: Agent) -> Generator[None]:
 
 
 def _stop_with_stdin(agent: Agent, loop: asyncio.AbstractEventLoop) -> None:
-    """In a thread, so that a gradient that never ends does not keep the process."""
+    """Run in a thread, because a gradient may block the event loop for ever."""
     while os.read(STDIN, 1024):
         pass
-    with suppress(RuntimeError):  # the loop is closed: it leaves already
+    with suppress(RuntimeError):  # the loop is closed: the agent has ended
         loop.call_soon_threadsafe(agent.stop)
     time.sleep(GRACE)
     os._exit(EXIT_CODES[Status.STOPPED])
@@ -81,5 +81,5 @@ def _report(agent: Agent) -> None:
         connected=sum(stats.connected.values()),
         waiting_for=tuple(stats.waiting_for[:MOST_NAMES]),
     )
-    with suppress(OSError):  # the pipe is full, or nobody is there
+    with suppress(OSError):  # the pipe is full or closed
         os.write(STDOUT, report.encode())

@@ -1,1 +1,1 @@
-"""The protocol between neighbours, without I/O: frames, HELLO, session, stopping."""
+"""The protocol between neighbours, without I/O: frames, HELLO, session, states, stopping."""

@@ -59,8 +59,8 @@ class Distances:
             return None
         more = f" and {len(far) - _SHOWN} more" if len(far) > _SHOWN else ""
         return DiameterError(
-            f"the diameter in [run] bounds the hops between any two agents, but farther from this "
-            f"one than {most}, or not linked with it at all, are agents "
-            f"{', '.join(map(str, far[:_SHOWN]))}{more}. Agents would stop in different rounds. "
-            "Correct it in every agent's file, or leave it out, and start a new run."
+            "the diameter in [run] bounds the hops between any two agents, but agents "
+            f"{', '.join(map(str, far[:_SHOWN]))}{more} are farther than {most} from this one, or "
+            "no links lead to them. Agents would stop in different rounds. Correct diameter in "
+            "every agent's file, or leave it out, and start a new run."
         )

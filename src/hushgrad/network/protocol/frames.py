@@ -1,21 +1,23 @@
-"""Frames: what two agents say to each other, byte for byte.
+"""Frames: the messages between two agents, byte for byte.
 
-A frame is a header of 32 bytes and a body, little-endian throughout:
+Connections (transport/connection.py) parse frames, and the session and the hub encode them. A
+frame is a header of 32 bytes and a body, little-endian throughout:
 
     4s  magic "hush"      B  version      B  kind      H  zero
     Q   round             Q  length of the body        Q  flags
 
-    HELLO      JSON: who speaks, of which run, what it holds and what it needs   (hello.py)
-    ROW        JSON: the sender's weights, for W²                                (weights.py)
-    DATA       float64: what the sender sends in `round`; bit e of the flags: exchange e is in it.
+    HELLO      JSON: the sender, its run, the rounds that it holds and needs     (hello.py)
+    ROW        JSON: the sender's weights, for W²                                (hello.py)
+    DATA       float64: the message of `round`; bit e of the flags says that exchange e is in it.
                The first words hold the bits by which agents stop together       (stopping.py)
-    HEARTBEAT  empty: I am here
-    FIN        empty: I have finished and need nothing more; flags 1: and so, I know, have you
-    REJECT     JSON: why the connection ends
+    HEARTBEAT  empty: the sender is alive
+    FIN        empty: the sender has finished and needs nothing more; flags 1: the sender knows that
+               the receiver has finished
+    REJECT     JSON: the reason why the sender ends the connection               (hello.py)
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
 
-A body is 8-aligned, so that numbers are read where they arrived. Lengths are judged before anything
-is allocated. Nothing is ever unpickled.
+A body is 8-aligned, so that numbers are read in place. The parser checks a length before it
+allocates memory. No code unpickles a frame.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from hushgrad.network.protocol.mask_tokens import ENTRY
 MAGIC = b"hush"
 VERSION = 2
 HEADER = struct.Struct("<4sBBHQQQ")
-MOST_EXCHANGES = 8  # in one round; the richest algorithm here has 3
+MOST_EXCHANGES = 8  # exchanges in one round; no algorithm of the library has more than 3
 
 type Bytes = bytes | memoryview
 
@@ -44,12 +46,12 @@ type Vector = NDArray[np.float64]
 
 _FLOAT = np.dtype("<f8")
 
-# Frames up to this size are parsed from one buffer; longer ones are read into their own.
+# Frames up to this size share one buffer; a longer frame gets its own.
 _STAGE = 65_536
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame is."""
+    """The kinds of frames, and their numbers on the wire."""
 
     HELLO = 1
     ROW = 2
@@ -84,11 +86,11 @@ def encode(kind: FrameKind, body: bytes = b"", *, round_: int = 0, flags: int = 
 def encode_data(
     round_: int, stop: bytes, payload: tuple[NDArray[np.float64] | None, ...] = ()
 ) -> bytes:
-    """The DATA frame of a round; an exchange that does not use the link is None."""
+    """The DATA frame of a round; None stands for an exchange that does not use the link."""
     if len(payload) > MOST_EXCHANGES:
         raise WireError(
             f"a round has at most {MOST_EXCHANGES} exchanges, but this step yields {len(payload)}. "
-            "Spread them over several rounds."
+            "Divide them among several rounds."
         )
     flags, length = 0, len(stop)
     parts: list[Any] = [b"", stop]
@@ -103,17 +105,17 @@ def encode_data(
 
 @dataclass(slots=True)
 class Data:
-    """A DATA frame taken apart, its numbers finite."""
+    """The parts of a DATA frame; all its numbers are finite."""
 
     round: int
     stop: bytes
-    numbers: Vector  # all exchanges that are in it, one after the other
-    present: int  # bit e: exchange e is in it
+    numbers: Vector  # all exchanges of the frame, one after the other
+    present: int  # bit e: exchange e is in the frame
     digest: bytes  # of the whole frame
-    payload: tuple[Vector | None, ...] = ()  # one entry per exchange, once it fits
+    payload: tuple[Vector | None, ...] = ()  # one entry for each exchange, set by `fit`
 
     def fit(self, sizes: tuple[int, ...]) -> None:
-        """Cut the numbers into the exchanges that this round has, of these sizes."""
+        """Divide the numbers into the exchanges of the round; WireError if sizes differ."""
         if self.present == len(sizes) == 1 and len(self.numbers) == sizes[0]:
             self.payload = (self.numbers,)
             return
@@ -135,7 +137,7 @@ class Data:
 
 
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
-    """The parts of a DATA frame; WireError where a number is not finite."""
+    """The parts of a DATA frame; WireError if a number is not finite."""
     kind, round_, flags, whole = frame
     start = HEADER.size + stop_bytes
     if kind is not FrameKind.DATA or len(whole) < start:
@@ -168,9 +170,10 @@ def limits(dim: int, stop_bytes: int, *, n_entries: int = 0) -> Mapping[FrameKin
 
 
 class Parser:
-    """Bytes in, frames out, whatever the bytes: write into `buffer()`, then tell `received(n)`.
+    """Turns bytes into frames. Write n bytes into `buffer()`, then call `received(n)`.
 
-    Memory stays below the stage and one frame that the limits allow. After a WireError it is spent.
+    A parser needs the memory of its stage and of one frame within the limits, whatever the bytes.
+    After a WireError, it cannot be used any more.
     """
 
     def __init__(self, longest: Mapping[FrameKind, int]):
@@ -186,7 +189,7 @@ class Parser:
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """The place for the next bytes; never empty."""
         if self._long is not None:
             return self._long[self._filled :]
         if self._start == self._end:
@@ -199,7 +202,7 @@ class Parser:
         return self._stage[self._end :]
 
     def received(self, count: int) -> list[Frame]:
-        """The frames that `count` more bytes complete."""
+        """The frames that are complete after `count` more bytes."""
         if self._long is not None:
             return self._fill(self._long, count)
         self._end += count
@@ -220,7 +223,7 @@ class Parser:
         return frames
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The same for bytes that are already here."""
+        """The frames that are complete after these bytes."""
         frames: list[Frame] = []
         rest = memoryview(data)
         while rest:
@@ -256,11 +259,11 @@ class Parser:
         flags: int,
     ) -> tuple[FrameKind, int, int, int]:
         if magic != MAGIC:
-            raise WireError(f"a frame begins with {MAGIC!r}, but here are {magic!r}")
+            raise WireError(f"a frame begins with {MAGIC!r}, but this one begins with {magic!r}")
         if version != VERSION:
             raise WireError(f"this agent speaks version {VERSION} of the protocol, not {version}")
         if number not in self._rules or zero:
-            raise WireError(f"there is no frame of kind {number} with {zero} in the place of zero")
+            raise WireError(f"there is no frame of kind {number} with {zero} in place of zero")
         kind, longest, most = self._rules[number]
         if length > longest:
             raise WireError(

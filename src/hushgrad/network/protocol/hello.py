@@ -52,7 +52,7 @@ class Hello:
 
     @property
     def heard(self) -> int:
-        """The last round of the peer that the speaker has had."""
+        """The last round of the peer that the speaker has received."""
         return max(self.held, self.needs - 1)
 
     @property
@@ -113,7 +113,7 @@ def decode_row(body: bytes | memoryview, n_agents: int) -> Row:
         and all(_is_link(link, n_agents) for link in links)
     )
     if not holds:
-        raise WireError("a ROW holds its own weight and [number, weight, name] of every link")
+        raise WireError("a ROW holds the own weight and [number, weight, name] of every link")
     return read_row(said)
 
 
@@ -151,7 +151,9 @@ def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
     try:
         said = json.loads(bytes(body))
     except (ValueError, RecursionError) as error:
-        raise WireError(f"a {what} is JSON, but {type(error).__name__} came of it") from error
+        raise WireError(
+            f"a {what} is JSON, but its parser raised {type(error).__name__}"
+        ) from error
     if type(said) is not dict:
         raise WireError(f"a {what} is a table, not a {type(said).__name__}")
     return said

@@ -31,7 +31,7 @@ from hushgrad.network.protocol.states import RUN, RunEvent, RunState, after
 
 @dataclass(frozen=True)
 class SelfDescription:
-    """What this agent says of itself in every HELLO."""
+    """The entries about this agent in every HELLO."""
 
     public: Mapping[str, str]
     number: int
@@ -65,7 +65,7 @@ class Peer:
 
 
 class Session:
-    """Where an agent stands with all its neighbours."""
+    """The rounds and the messages that one agent shares with its neighbours."""
 
     def __init__(self, me: SelfDescription, peers: Mapping[int, Peer], stop_bytes: int):
         self.me, self.peers, self._stop_bytes = me, peers, stop_bytes
@@ -94,9 +94,9 @@ class Session:
         consumed: Mapping[int, Mapping[int, bytes]],
         sizes: tuple[int, ...],
     ) -> list[tuple[Peer, WireError]]:
-        """Stand again where the journal ends: sent frames and digests of consumed messages, both
-        by round and peer.
+        """Go to the last round of the journal.
 
+        The frames that were sent and the digests of consumed messages are given by round and peer.
         Returns misfits, as `commit` does: at the first start, neighbours may have begun already.
         """
         self._sent = dict(frames)
@@ -108,7 +108,7 @@ class Session:
         return self._enter(max(frames), sizes)
 
     def _enter(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
-        """Enter a round whose sizes are known now; returns who has sent another size early."""
+        """Enter a round; returns the peers whose early message has other sizes."""
         self._note(RunEvent.COMMIT)
         self.round, self._sizes = round_, sizes
         misfits: list[tuple[Peer, WireError]] = []
@@ -139,12 +139,12 @@ class Session:
         n = self.wanted
         self.wanted = n + 1
         self._sent.pop(n - 1, None)  # a neighbour that has sent round n has consumed n − 1
-        box: dict[int, Data] = {}
+        inbox: dict[int, Data] = {}
         for j, peer in self.peers.items():
-            box[j] = peer.inbox.pop(n)
+            inbox[j] = peer.inbox.pop(n)
             peer.digests.pop(n - 2, None)
         self.missing = {j for j, peer in self.peers.items() if not peer.inbox}
-        return box
+        return inbox
 
     # ---- the run's state
 
@@ -224,7 +224,7 @@ class Session:
     # ---- HELLO
 
     def hello(self, peer: Peer) -> Hello:
-        """What this agent tells a neighbour on every connection."""
+        """The HELLO of this agent to a neighbour."""
         held, seen = peer.last
         needs = self.wanted
         while needs in peer.inbox:
@@ -280,7 +280,7 @@ class Session:
             raise WireError(
                 f"the link to {peer.name} is (direction, two_hop) = "
                 f"{(peer.direction, peer.two_hop)} here, but {(hello.direction, hello.two_hop)} "
-                "there; seen from both ends, a link is one",
+                "there. Both ends of a link must describe the same link",
                 "configuration",
             )
         if peer.ends is not None and peer.ends != hello.ends:
@@ -292,7 +292,7 @@ class Session:
 
     def _check_own_copy(self, peer: Peer, hello: Hello) -> None:
         way_out = (
-            "This state directory is an old copy, or another agent uses this one's key. Restore "
+            "This state directory is an old copy, or another agent uses this agent's key. Restore "
             "the newest state, or start a new run."
         )
         if hello.heard > self.round:
@@ -304,20 +304,20 @@ class Session:
         if mine is not None and digest(mine[peer.number]).hex() != hello.held_digest:
             raise StaleCopyError(
                 f"{peer.name} holds another message of this agent for round {hello.held} than "
-                f"the journal gives. {way_out}"
+                f"the journal. {way_out}"
             )
 
     def _check_their_copy(self, peer: Peer, hello: Hello) -> None:
         if hello.incarnation < peer.incarnation:
             raise WireError(
-                f"{peer.name} comes as incarnation {hello.incarnation}, but incarnation "
+                f"{peer.name} is now incarnation {hello.incarnation}, but incarnation "
                 f"{peer.incarnation} was here already",
                 "old copy",
             )
         held = peer.last[0]
         if hello.round < held:
             raise WireError(
-                f"{peer.name} stands at round {hello.round}, but its round {held} is here: its "
+                f"{peer.name} is at round {hello.round}, but its round {held} is here: its "
                 "state is an old copy",
                 "old copy",
             )
@@ -329,7 +329,7 @@ class Session:
             )
         if hello.needs < min(self._sent, default=0):
             raise StaleCopyError(
-                f"{peer.name} needs round {hello.needs} of this agent, whose journal should hold "
-                f"it, but begins at round {min(self._sent)}: it is damaged. Restore the newest "
-                "state, or start a new run."
+                f"{peer.name} needs round {hello.needs} of this agent, but the journal begins at "
+                f"round {min(self._sent)}: the journal is damaged. Restore the newest state, or "
+                "start a new run."
             )

@@ -1,1 +1,1 @@
-"""The state that survives a crash: directory, journal, samples."""
+"""The state directory of an agent: its journal, its samples, and the position that they hold."""

@@ -1,18 +1,20 @@
-"""An agent's state directory, and in it the journal: what was committed before it was sent.
+"""The state directory of an agent, with its journal: a round is in it before any message is sent.
 
-    run.json    which run of which agent the directory belongs to
-    secret      32 random bytes (0600), minted with the directory
-    starts      how often it was opened: the incarnation
-    links.json  what the neighbours said of their links, once all have
-    begun       there once the first round is in the journal, before it is sent
-    lock        held by the one process that may write
-    slot-0, -1  the journal: some steps in one, the next ones in the other, and so by turns
+The deployed agent (deployed.py) opens the directory, and rounds.py writes the journal.
 
-A slot is a sequence of sections, one per round, each written before its round is sent: the sums of
-the round before, the gradients evaluated since, the digests of the messages that are sent and of
-those that were consumed. The first section has the state at the start of its step in place of sums;
-for k = 0 only x⁰. The slot that is being overwritten is not the one that is needed. State is stored
-by field name and shape.
+    run.json    the run and the agent that the directory belongs to
+    secret      32 random bytes (0600), made with the directory
+    starts      how often an agent has opened the directory: the incarnation
+    links.json  the facts that the neighbours have told about their links (introduction.py)
+    begun       an empty file, written after round 0 is in the journal and before it is sent
+    lock        locked by the one process that may write
+    slot-0, -1  the journal: the steps fill one slot, then the other, and so on by turns
+
+A slot is a sequence of sections, one for each round. A section holds the sums of the last round,
+the gradients evaluated since, the digests of the messages that go out, and the digests of the
+messages that were consumed. The first section of a slot holds the state at the start of its step
+instead of sums; for k = 0 it holds x⁰. A slot is overwritten only when the other slot holds all
+that a restart needs. A state is stored by field name and shape.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
 FORMAT = 6
-STEPS = 8  # in a slot: the state, the larger part, is written once for all of them
+STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
 SECRET = 32  # bytes
-_PIECES = 512  # that are written without being joined; the system takes 1024
+_PIECES = 512  # more pieces are joined before they are written; the system takes 1024
 
-type Facts = dict[str, Any]  # what JSON can hold
+type Facts = dict[str, Any]  # values that JSON can hold
 
 
 class StateDirectory:
-    """The directory of one agent in one run, locked."""
+    """The state directory of one agent in one run, locked by this process."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class StateDirectory:
             os.close(self._lock)
             raise StateError(
                 f"the state directory '{path}' is in use: another process runs this agent. "
-                "Two writers would send two messages for one round. End the other one first."
+                "Two processes would send two messages for one round. End the other process first."
             )
         try:
             self._adopt({"format": FORMAT, "run": run, "agent": agent})
@@ -72,18 +74,19 @@ class StateDirectory:
             self._begun = path / "begun"
             for n in (0, 1):
                 self._slots.append(_Slot(path / f"slot-{n}", sync=self._sync))
-            self._slot = self._slots[1]  # the newer one
+            self._slot = self._slots[1]  # the newer slot
         except BaseException:
             self.close()
             raise
 
     def _adopt(self, belongs: Facts) -> None:
-        """Mint a new directory, or check whose an old one is."""
+        """Set up a new directory, or check that an old one belongs to this agent and run."""
         label = self.path / "run.json"
         if not label.exists():
             if (self.path / "slot-0").exists():
                 raise StateError(
-                    f"'{self.path}' holds a journal, but no run.json that says whose. Restore it."
+                    f"'{self.path}' holds a journal, but no run.json that names its agent. Restore "
+                    "run.json."
                 )
             _write(self.path / "secret", secrets.token_bytes(SECRET), mode=0o600)
             _write(label, json.dumps(belongs, indent=2).encode() + b"\n")
@@ -106,7 +109,8 @@ class StateDirectory:
         file = self.path / "secret"
         if not file.exists():
             raise StateError(
-                f"'{file}' is missing: nothing else can repeat the draws of this run. Restore it."
+                f"'{file}' is missing, and without it the agent cannot repeat the draws of this "
+                "run. Restore it."
             )
         check_mode(file)
         secret = file.read_bytes()
@@ -116,17 +120,18 @@ class StateDirectory:
 
     @property
     def links(self) -> Facts | None:
-        """What neighbours said of their links, if it was stored."""
+        """The facts of `store_links`, if there are any."""
         file = self.path / "links.json"
         return _read_json(file) if file.exists() else None
 
     def store_links(self, links: Facts) -> None:
+        """Keep the facts that the neighbours have told about their links."""
         _write(self.path / "links.json", json.dumps(links).encode())
 
     # ---- journal
 
     def read(self) -> list[list[Section]]:
-        """The whole sections of each slot, the older first, those that are empty left out."""
+        """The whole sections of each slot, the older slot first; an empty slot is left out."""
         found = [(sections, slot) for slot in self._slots if (sections := slot.read())]
         found.sort(key=lambda pair: pair[0][0].round)
         if found:
@@ -134,13 +139,13 @@ class StateDirectory:
         elif self._begun.exists():
             raise StateError(
                 f"the journal in '{self.path}' cannot be read, but its run had begun. To begin "
-                "again would send other messages for rounds that neighbours hold. Restore the "
-                "newest state, or start a new run with a new id and directory."
+                "again, the agent would send other messages for rounds that neighbours hold. "
+                "Restore the newest state, or start a new run with a new id and directory."
             )
         return [sections for sections, _ in found]
 
     def begin(self, section: Section) -> None:
-        """Write the first section of a slot, over those of the older one."""
+        """Overwrite the older slot with the first section of a new one."""
         one, other = self._slots
         slot = other if self._slot is one else one
         slot.write(section, afresh=True)
@@ -149,7 +154,7 @@ class StateDirectory:
             _write(self._begun, b"")
 
     def append(self, section: Section) -> None:
-        """One more section of the newer slot."""
+        """Write one more section into the newer slot."""
         self._slot.write(section, afresh=False)
 
     def close(self) -> None:
@@ -159,7 +164,7 @@ class StateDirectory:
 
 
 def _lock_alone(lock: int) -> bool:
-    """Whether this process has the lock now; who only looks holds it for an instant."""
+    """Take the lock, if no other process runs the agent; a reader holds it only for an instant."""
     for pause in (0.0, 0.01, 0.05):
         time.sleep(pause)
         try:
@@ -171,8 +176,10 @@ def _lock_alone(lock: int) -> bool:
 
 
 class _Slot:
-    """One file of the journal, overwritten in place: its blocks are there already, and a sync
-    need not change the file's size.
+    """One file of the journal.
+
+    Sections overwrite old ones in place. So most writes need no new blocks, and a sync need not
+    change the size of the file.
     """
 
     def __init__(self, path: Path, *, sync: bool):
@@ -188,7 +195,7 @@ class _Slot:
         self._end, self._checksum = 0, NOTHING
 
     def read(self) -> list[Section]:
-        """What is whole; the next section goes behind it."""
+        """The whole sections; the next section follows them."""
         size = os.fstat(self._file).st_size
         sections, self._end, self._checksum = read_sections(self._read, size)
         return sections
@@ -212,12 +219,12 @@ class _Slot:
         except OSError as error:
             raise StateError(
                 f"the journal '{self._path}' cannot be written: {error.strerror}. Nothing of this "
-                "round was sent and the state is kept: make room, then start the agent again."
+                "round was sent, and the state is kept. Make room, then start the agent again."
             ) from error
         self._end, self._checksum = end, checksum
 
     def _write_all(self, pieces: list[Any], place: int) -> int:
-        """Write bytes and arrays from a place on; gives where they end."""
+        """Write bytes and arrays from a place on; returns the place after them."""
         if len(pieces) > _PIECES:
             pieces = [b"".join(pieces)]
         end = place + sum([memoryview(piece).nbytes for piece in pieces])

@@ -1,4 +1,7 @@
-"""Where an agent stands, read from its state directory without touching it."""
+"""The position of an agent in its run, read from its state directory without a change to it.
+
+`hushgrad status`, `hushgrad doctor` and the supervisor of local processes use it.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from hushgrad.network.state.sections import Section, decode_sections
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What a state directory says."""
+    """The position of an agent, as its state directory tells it."""
 
     agent: str
     run: str
-    starts: int  # how often the agent was started
+    starts: int  # how often an agent was started in the directory
     is_running: bool
-    iteration: int  # the one under way, or the number of all if it has ended
-    round: int | None  # the last that was made durable; None before the first
-    status: str | None  # how the run ended, if it has
-    is_settled: bool  # and every neighbour has finished too
+    iteration: int  # the present one; after the end, the number of iterations
+    round: int | None  # the last round in the journal; None before the first
+    status: str | None  # None while the run has not ended
+    is_settled: bool  # the agent and all its neighbours have finished
 
     @property
     def summary(self) -> str:
-        """In words."""
+        """The position in words."""
         if self.status is not None:
             serves = self.is_running and not self.is_settled
             rest = "; it still serves neighbours that are not finished" if serves else ""
@@ -42,7 +45,7 @@ class Position:
 
 
 def read_position(state: Path) -> Position | None:
-    """Where the agent of this directory stands; None if none was ever started there."""
+    """The position of the agent of a directory; None if no agent was ever started there."""
     if not (state / "run.json").exists():
         return None
     try:
@@ -85,7 +88,7 @@ def _position(sections: list[Section] | None) -> dict[str, Any]:
 
 
 def is_locked(state: Path) -> bool:
-    """Whether a process runs the agent of this directory now."""
+    """Whether a process runs the agent of a directory now."""
     try:
         lock = os.open(state / "lock", os.O_RDONLY)
     except FileNotFoundError:

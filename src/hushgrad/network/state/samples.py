@@ -1,7 +1,8 @@
-"""Estimates that an agent keeps along the way, for whoever wants to see how it went.
+"""Samples: estimates that an agent keeps while it runs, for plots and for comparisons.
 
-A file of float64 rows (k, x^k), one for every sampled iteration from 1 on, each at its place: an
-agent that is killed writes the sample of where it stands again, so none is lost or doubled.
+The samples are a file of float64 rows (k, x^k), one for each sampled iteration from 1 on. Every row
+has its place in the file. So an agent that was killed overwrites its last sample, and no sample is
+lost or doubled. Users read the file by `read_samples`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ SAMPLES = "samples"  # the file, in the state directory
 
 
 class Samples:
-    """x^k of every `every`-th iteration and of the last, written as they come."""
+    """Writes x^k of every `every`-th iteration and of the last one."""
 
     def __init__(self, path: Path, *, every: int, iterations: int):
         self._every, self._last = every, iterations
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def keep(self, k: int, x: Floats) -> None:
-        """Write x^k if it is a sample."""
+        """Write x^k if iteration k is sampled."""
         if k and (k % self._every == 0 or k == self._last):
             row = np.concatenate([[float(k)], x]).astype("<f8")
             os.pwrite(self._file, row.tobytes(), (-(-k // self._every) - 1) * row.nbytes)
@@ -35,8 +36,9 @@ class Samples:
 
 
 def read_samples(path: Path, dim: int) -> tuple[NDArray[np.int64], Floats]:
-    """(samples,) iterations and (samples, d) estimates, mapped from the file; what was not reached
-    is not there.
+    """(samples,) iterations and (samples, d) estimates, mapped from the file.
+
+    The arrays end at the last iteration that the agent has reached.
     """
     n_rows = path.stat().st_size // (8 * (dim + 1)) if path.exists() else 0
     if not n_rows:

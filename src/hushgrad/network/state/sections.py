@@ -1,8 +1,8 @@
-"""Sections of a journal as bytes; journal.py writes them, position.py reads them.
+"""The sections of a journal as bytes; journal.py writes them, position.py reads them.
 
-A section holds numbers by name and shape, as float64, with a few facts and a blob of bytes. A
-checksum runs through all sections of a slot, so that neither a torn section nor an old one behind a
-new one is ever read.
+A section holds float64 arrays by name and shape, a few facts, and a blob of bytes. The checksum of
+a section covers all sections before it. So a reader stops at a torn section, and at an old section
+behind a new one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from hushgrad.files.digest import DIGEST, joint_digest
 
 type Arrays = Mapping[str, NDArray[np.float64]]
-type Read = Callable[[int, int], bytes]  # of a place and a length
+type Read = Callable[[int, int], bytes]  # (place, length) → bytes
 
-# A section: magic and checksum; k, round, lengths of layout, blob and arrays; then these three.
-# The checksum covers all that follows it and, through the one before, all that precedes.
+# A section: magic and checksum; k, round, and the lengths of layout, blob and arrays; then layout,
+# blob and arrays. The checksum covers everything behind it, and the checksum of the section before.
 _MAGIC = b"hushjrnl"
 _HEAD = struct.Struct("<qqQQQ")
 _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
@@ -35,25 +35,25 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Section(NamedTuple):
-    """Numbers, facts and bytes that are written together."""
+    """Arrays, facts and bytes that are written together."""
 
     k: int
     round: int
     arrays: Arrays = _NONE
     blob: bytes = b""
-    facts: Mapping[str, Any] = _NONE  # as JSON can hold them
+    facts: Mapping[str, Any] = _NONE  # values that JSON can hold
 
 
 @functools.lru_cache(maxsize=64)
 def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
-    """The facts, names and shapes of a section: in most rounds the same as in others."""
+    """The facts, names and shapes of a section; cached, since most rounds have the same."""
     arrays = [(name, *shape) for name, shape in zip(names, shapes, strict=True)]
     text = f"[{facts}, {json.dumps(arrays)}]".encode()
     return text + b" " * (-len(text) % 8)
 
 
 def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
-    """The pieces of a section that follows sections with this checksum, and the new checksum."""
+    """The pieces of a section, and its checksum; `checksum` is of the section before."""
     k, round_, arrays, blob, facts = section
     values = [np.ascontiguousarray(value, _FLOAT) for value in arrays.values()]
     shapes = tuple([value.shape for value in values])
@@ -66,8 +66,9 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):
-    """Arrays that stay on the disk until they are asked for: some steps of long vectors are more
-    than an agent needs at a time.
+    """Arrays that are read from the disk when they are used.
+
+    All long vectors of a slot would fill more memory than an agent needs.
     """
 
     def __init__(self, read: Read, place: int, shapes: list[list[Any]]):
@@ -89,14 +90,14 @@ class _Stored(Mapping[str, NDArray[np.float64]]):
 
 
 def decode_sections(content: bytes) -> tuple[list[Section], int, bytes]:
-    """The sections of a slot up to the first that is torn, where they end, their checksum."""
+    """The sections before the first torn one, the place behind them, and their checksum."""
     return read_sections(lambda place, count: content[place : place + count], len(content))
 
 
 def read_sections(read: Read, size: int) -> tuple[list[Section], int, bytes]:
-    """The same of a file of this size; `read` gives so many bytes of it from a place on."""
+    """The same as `decode_sections`, for `size` bytes that `read` gives."""
     sections: list[Section] = []
-    place, checksum = 0, NOTHING  # of the whole sections so far
+    place, checksum = 0, NOTHING  # after the whole sections so far
     while place + _START <= size:
         start = read(place, _START)
         magic, stated = start[: len(_MAGIC)], start[len(_MAGIC) : _CHECKED]

@@ -1,1 +1,1 @@
-"""Connections to the neighbours: over TLS or in memory, dialled, watched, and replaced."""
+"""Connections to the neighbours, over TLS or in memory: dialling, watching, dispatch of frames."""

@@ -29,7 +29,7 @@ log = logging.getLogger("hushgrad.agent")
 
 
 class Owner(Protocol):
-    """What a connection needs of the hub that owns it."""
+    """The part of the hub that a connection calls."""
 
     heartbeat: float  # seconds
     longest: Mapping[FrameKind, int]  # bytes in the body of a frame, by kind

@@ -21,7 +21,7 @@ from hushgrad.network.transport.tls import Transport, refusal
 log = logging.getLogger("hushgrad.agent")
 
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0  # seconds between attempts to dial, doubling
-COURTESY = 0.2  # seconds: both may have each other's address, and one connection is enough
+COURTESY = 0.2  # seconds that the greater number waits: one connection is enough
 
 
 class Dialling:
@@ -73,8 +73,8 @@ class Dialling:
             if isinstance(error, ssl.SSLError):
                 self._stats.rejected[refusal(error)] += 1
             if isinstance(error, ssl.SSLCertVerificationError):
-                text = f"who answers does not show its certificate: {error.verify_message}"
-                return text, logging.WARNING
+                text = f"the program there does not show the certificate of {peer.name}"
+                return f"{text}: {error.verify_message}", logging.WARNING
             return f"{type(error).__name__}: {error}", logging.INFO
         await link.closed
         reason = link.error or link.reason

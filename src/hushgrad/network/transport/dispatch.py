@@ -36,7 +36,7 @@ log = logging.getLogger("hushgrad.agent")
 
 
 class Station(Protocol):
-    """What dispatch needs of the hub."""
+    """The part of the hub that dispatch calls."""
 
     heartbeat: float  # seconds
     complete: Callable[[], None]  # called when all messages of a round are here
@@ -50,7 +50,7 @@ class Station(Protocol):
         ...
 
     def wake(self) -> None:
-        """Something came that the agent may have waited for."""
+        """Wake the agent: it may have waited for the frame."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -145,7 +145,7 @@ class Dispatch:
         self._stats.resent += len(backlog)
         log.info("connected to %s", peer.name, extra={"event": "connected", "peer": peer.name})
         self._station.welcome(link, peer, backlog)
-        # then the FIN in the backlog has acknowledged the peer's
+        # in this case, the FIN in the backlog has acknowledged the peer's FIN
         if self._session.has_finished and peer.has_finished and link.is_open:
             link.note(Act.ACKNOWLEDGE)
         self._station.wake()
@@ -164,7 +164,7 @@ class Dispatch:
         self._station.wake()
 
     def _take_data(self, link: Connection, peer: Peer, frame: Frame) -> None:
-        """Rounds follow each other on a connection, from the one that this agent's HELLO needs."""
+        """Take a message; the rounds on a connection follow the one that the HELLO asked for."""
         n, session = frame.round, self._session
         self._stats.received[peer.name] += 1
         is_new = n <= link.due and session.accept(peer, frame)
@@ -181,12 +181,12 @@ class Dispatch:
         if n == session.wanted:
             self._stats.wait_seconds[peer.name].add(link.heard - self.waits_since)
             if session.is_complete:
-                # again, since an agent that was started in this round has not checked it
+                # again, since an agent that was started in this round has not checked distances
                 self.check_distances()
                 self._station.complete()
 
     def _take_heartbeat(self, link: Connection, peer: Peer, frame: Frame) -> None:
-        """The connection has noted that it heard something; there is nothing else to do."""
+        """Do nothing: the connection itself has noted the time."""
 
     def _take_fin(self, link: Connection, peer: Peer, frame: Frame) -> None:
         self._session.accept_fin(peer, frame)

@@ -1,8 +1,8 @@
 """The hub of one agent: it owns all connections to the neighbours and joins the parts around them.
 
 Dialling (dialling.py) makes connections, watching (watching.py) notices dead ones and lost
-neighbours, dispatch (dispatch.py) takes the frames that come in. The hub sends what the deployed
-agent commits, and wakes the agent when something came that it may have waited for. The session
+neighbours, dispatch (dispatch.py) takes the frames that come in. The hub sends the rounds that the
+deployed agent commits, and wakes the agent when a frame may end its wait. The session
 (protocol/session.py) judges the content of frames.
 """
 
@@ -121,7 +121,7 @@ class Hub:
             link.abort("left")
 
     async def change(self) -> None:
-        """Wait until something came that the agent may have waited for; raises a failure."""
+        """Wait for the next event that may matter to the agent; raises a failure."""
         if self.failure is None:
             await self._next_change()
         self.check()
@@ -154,20 +154,20 @@ class Hub:
         self.wake()
 
     def _tell_failure(self, j: int) -> None:
-        """Say that agents would not stop together; the mask tokens themselves tell of masks."""
+        """Tell a peer of a wrong diameter; of wrong masks, the mask tokens tell by themselves."""
         if isinstance(self.failure, DiameterError):
             body = encode_reject(OTHER_END, str(self.failure))
             self._links[j].send(wire.encode(FrameKind.REJECT, body))
         self._untold.discard(j)
 
     async def _tell_the_absent(self) -> None:
-        """Stay a little for neighbours that have not heard why the run is over."""
+        """Wait a little for neighbours that do not know yet why the run is over."""
         try:
             async with asyncio.timeout(LINGER):
                 while self._untold:
                     await self._next_change()
         except TimeoutError:
-            log.debug("left without having told everyone")
+            log.debug("the agent ended before it could tell all neighbours of its failure")
 
     # ---- sending
 

@@ -42,7 +42,7 @@ class Transport(Protocol):
         ...
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
-        """Accept connections until cancelled; calls `refused` for those that it turns away."""
+        """Accept connections until cancelled; calls `refused` for each that it refuses."""
         ...
 
     def name_of(self, connection: Any) -> str:

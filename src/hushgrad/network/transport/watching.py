@@ -40,7 +40,7 @@ class Watching:
         self._session, self._links, self._connections = session, links, connections
         self._heartbeat, self.max_wait, self._fail = heartbeat, max_wait, fail
         self._absent_since = dict.fromkeys(session.peers, monotonic())
-        self.objections: dict[int, str] = {}  # the last thing that a peer said or did wrong
+        self.objections: dict[int, str] = {}  # the last complaint about each peer, or by it
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -83,7 +83,7 @@ class Watching:
             link.away = 0.0 if old.has_helped else old.away
 
     def note_help(self, link: Connection, peer: Peer) -> None:
-        """The peer has sent a message that this agent needed: nothing is held against it."""
+        """The peer has sent a message that this agent needed: forget earlier complaints."""
         link.has_helped = True
         if self.objections:
             self.objections.pop(peer.number, None)
