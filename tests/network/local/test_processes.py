@@ -213,7 +213,7 @@ def test_runs_that_processes_cannot_do_are_refused_with_the_way_out(tmp_path):
     refused(tmp_path, InputError, r"trials = \[2\]", trials=[2])
     refused(tmp_path, InputError, "no transcript.*--engine agents", transcript=True)
     metrics = {"difference": lambda x, problem: 0.0}
-    refused(tmp_path, InputError, "'difference' already", metrics=metrics)
+    refused(tmp_path, InputError, "'difference' of their own", metrics=metrics)
     W = hg.Network(hg.graphs.ring(5)).matrix()
     by_hand = hg.Network(hg.graphs.ring(5), mixing=W)
     refused(tmp_path, MixingError, "mixing matrix. Use one of metropolis", network=by_hand)
