@@ -8,7 +8,6 @@ others collude. "Not recovered" counts attacks, it proves nothing: docs/threat-m
 """
 
 import hushgrad as hg
-from hushgrad.privacy.tables import size
 
 network = hg.Network(hg.graphs.paper())  # a ring of five with one chord
 problem = hg.problems.estimation(n_agents=5, s=3, d=2, seed=0)
@@ -26,6 +25,7 @@ for label, algorithm in methods.items():
         worst = audit.worst(0, kind)
         print(f"  {kind}: {audit.count(kind, 'exposed')} of 5 exposed; agent 0 {worst.verdict}")
         if worst.best and worst.best.counts:
-            off = size(worst.best.error)  # "< 1e-9" where it is rounding
+            error = worst.best.error
+            off = f"{error:.0e}" if error > 1e-9 else "< 1e-9"  # below, it is rounding
             print(f"    {worst.best.quantity} by {worst.best.attack}, {off} off")
     print(f"  agent 0 is exposed by {audit.coalition(0)}")

@@ -119,7 +119,7 @@ def test_so_does_one_with_long_vectors_that_was_killed_and_goes_on(pair):
     assert code == 0, err
     document = json.loads(out)
     assert (len(document["theta"]), document["incarnation"]) == (dim, 2)
-    assert int(err.splitlines()[-1].split()[1]) < 80_000, err
+    assert int(err.splitlines()[-1].split()[1]) < 85_000, err
 
 
 SLOW = """
@@ -143,9 +143,9 @@ def test_a_stopped_agent_says_how_to_go_on_and_goes_on(pair):
     assert code == 130, err
     assert out.startswith("stopped\n")
     assert f"To continue: hushgrad agent {pair.files['bob']}" in err
-    standing = read_position(state)
-    assert not standing.is_running
-    assert 20 < standing.iteration < 300
+    position = read_position(state)
+    assert not position.is_running
+    assert 20 < position.iteration < 300
     assert pair.agent("bob").end()[0] == 0
     assert ann.end()[0] == 0
     result = read_result(state / "result")
@@ -304,7 +304,7 @@ def test_bad_input_is_told_before_anything_is_started(pair):
     assert "chmod 600" in refused("agent", pair.files["ann"])
     (pair.directory / "ann/ann.key").chmod(0o600)
     (pair.directory / "ann/trusted/bob.crt").unlink()
-    assert "by `hushgrad key trust`" in refused("agent", pair.files["ann"])
+    assert "`hushgrad key trust`" in refused("agent", pair.files["ann"])
     assert not (pair.directory / "ann/state").exists()
 
 

@@ -66,6 +66,10 @@ class StepMachine:
         """The messages of the present round."""
         return self._opened.outbox
 
+    def drop_messages(self) -> None:
+        """Let go of the messages, once they are encoded; only their sizes are kept."""
+        self._opened = self._opened._replace(outbox=Outbox(self.outbox.sizes, {}))
+
     @property
     def asked(self) -> tuple[Push | Pull, ...]:
         """The exchanges of the present round."""
@@ -107,9 +111,11 @@ class StepMachine:
     def advance(self, sums: tuple[Vector, ...]) -> bool:
         """Go on with the sums of this round; returns whether the step has ended."""
         given = tuple([answer(e, total) for e, total in zip(self.asked, sums, strict=True)])
+        answered = reply(self._asked, given)
+        del self._opened, self._asked  # a round that is over makes room for long vectors
         self.round += 1
         try:
-            asked = self._step.send(reply(self._asked, given))
+            asked = self._step.send(answered)
         except StopIteration as end:
             self.state = end.value
             self.k += 1

@@ -153,6 +153,7 @@ class Rounds:
                 made[key] = encode_data(round_, stop, payload)
             frames[j] = made[key]
         self.frames[round_] = frames
+        self.machine.drop_messages()  # the frames hold them
         return joint_digest(*made.values())
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
