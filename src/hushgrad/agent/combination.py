@@ -12,6 +12,7 @@ after a restart, whatever the number of threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,13 +25,26 @@ type Parts = dict[int, tuple[float, Vector]]  # id of a vector → its coefficie
 # The numbers in one piece of a long vector, so few that they stay in the cache.
 PIECE = 8_192
 _WHOLE = (slice(None),)
+_FEW = 32  # numbers
+
+
+def is_long(dim: int) -> bool:
+    """Whether a vector is worked on piece by piece."""
+    return dim > PIECE
 
 
 def pieces(dim: int) -> Iterator[slice] | tuple[slice, ...]:
     """The pieces of a vector, in the order in which they are computed."""
-    if dim <= PIECE:
+    if not is_long(dim):
         return _WHOLE
     return (slice(start, start + PIECE) for start in range(0, dim, PIECE))
+
+
+def is_finite(vector: Vector) -> bool:
+    """Whether every number is finite; a few numbers are judged at less cost one by one."""
+    if len(vector) <= _FEW:
+        return all(map(math.isfinite, vector.tolist()))
+    return bool(np.isfinite(vector).all())
 
 
 class Combination:
@@ -105,6 +119,11 @@ class Combination:
         return found
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the combination is one vector, as it is."""
+        return len(self.parts) == 1 and id(self._vector) in self.parts
+
+    @property
     def vector(self) -> Vector:
         """The vector (d,), computed once; for reading only."""
         if self._vector is None:
@@ -112,7 +131,7 @@ class Combination:
         return self._vector
 
     def _computed(self) -> Vector:
-        if self.dim <= PIECE or len(self.parts) == 1:
+        if not is_long(self.dim) or len(self.parts) == 1:
             return self.piece(_WHOLE[0])
         found = np.empty(self.dim)
         for where in pieces(self.dim):
@@ -193,4 +212,5 @@ def late(value: Any) -> Combination:
 
 def settled(value: Any) -> Combination:
     """A combination of one vector, computed now, so that no other vector stays in memory."""
-    return Combination.of(late(value).vector)
+    combination = late(value)
+    return combination if combination.is_settled else Combination.of(combination.vector)

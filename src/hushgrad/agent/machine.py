@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import late, settled
+from hushgrad.agent.combination import is_finite, late, settled
 from hushgrad.agent.local import Local
 from hushgrad.agent.rounds import (
     OpenRound,
@@ -81,7 +81,7 @@ class StepMachine:
 
         An own share is finite only if all messages are, so the own shares tell.
         """
-        return all(bool(np.isfinite(own).all()) for own in self._opened.own)
+        return all(map(is_finite, self._opened.own))
 
     # ---- going on
 

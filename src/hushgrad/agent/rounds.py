@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import Combination, late, pieces
+from hushgrad.agent.combination import Combination, is_long, late, pieces
 from hushgrad.agent.single import SingleAgent
 from hushgrad.exchange import Array, Links, Parcel, Pull, Push, Round, exchanges
 
 type Vector = NDArray[np.float64]  # (d,)
 type Payload = tuple[Vector | None, ...]  # one message for each exchange, or None
 type _Sent = tuple[dict[int, Vector], Vector]  # message by receiver, own share
+
+
+_ALL = slice(None)
 
 
 class Outbox(NamedTuple):
@@ -59,11 +62,14 @@ def close_round(
     senders = sorted((*inbox, me))
     sums: list[Vector] = []
     for e, exchange in enumerate(opened.asked):
-        came = {j: opened.own[e] if j == me else inbox[j][e] for j in senders}
-        row = agent.row(exchange.matrix) if isinstance(exchange, Pull) else {}
-        weighed = [(row.get(j, 1.0), u) for j, u in came.items() if u is not None]
-        parts = {id(u): pair for pair in weighed for u in pair[1:]}
-        sums.append(Combination(len(opened.own[e]), parts).vector)
+        came = [opened.own[e] if j == me else inbox[j][e] for j in senders]
+        if isinstance(exchange, Pull):
+            row = agent.row(exchange.matrix)
+            weighed = [(row.get(j, 1.0), u) for j, u in zip(senders, came, strict=True)]
+            parts = {id(u): (weight, u) for weight, u in weighed if u is not None}
+            sums.append(Combination(len(opened.own[e]), parts).vector)
+        else:
+            sums.append(_sum([u for u in came if u is not None]))
     return tuple(sums)
 
 
@@ -107,9 +113,8 @@ def _push(agent: SingleAgent, exchange: Push) -> _Sent:
             weights = None if matrix.links is Links.NONE else agent.column(matrix, links)
             terms.append(_Term(late(vector), weights))
     receivers, dim = agent.receivers(links), terms[0].vector.dim
-    messages, own = np.empty((len(receivers), dim)), np.empty(dim)
-    for where in pieces(dim):
-        _divide(terms, messages, own, where)
+    found = _long(terms, receivers, dim) if is_long(dim) else _divided(terms, len(receivers), _ALL)
+    messages, own = found
     if exchange.over is None:
         return dict(zip(receivers, messages, strict=True)), own
     awake = (np.asarray(exchange.over).ravel() > 0).tolist()
@@ -117,27 +122,40 @@ def _push(agent: SingleAgent, exchange: Push) -> _Sent:
     return {i: message for i, message, is_awake in every if is_awake}, own
 
 
-def _divide(terms: list[_Term], messages: Any, own: Vector, where: slice) -> None:
-    """Fill one piece of the messages (receivers, d) and of the own share (d,)."""
+def _divided(terms: list[_Term], n_receivers: int, where: slice) -> tuple[list[Vector], Vector]:
+    """One piece of every message, and of the own share."""
     parts = [term.vector.piece(where) for term in terms]
-    rest = own[where]
-    rest[:] = parts[0]
-    for part in parts[1:]:
-        rest += part
-    for i, row in enumerate(messages):
-        message = row[where]
-        is_first = True
-        for part, (_, weights, shares) in zip(parts, terms, strict=True):
+    rest = _sum(parts) if len(parts) > 1 else parts[0].copy()
+    messages: list[Vector] = []
+    for i in range(n_receivers):
+        shares: list[Vector] = []
+        for part, (_, weights, given) in zip(parts, terms, strict=True):
             if weights is not None:
-                share = part * weights[i]
-            elif shares is not None:
-                share = shares[i, where]
-                rest += share  # the vector of such a term is the own share alone
-            else:
-                continue
-            if is_first:
-                message[:] = share
-                is_first = False
-            else:
-                message += share
+                shares.append(part * weights[i])
+            elif given is not None:
+                shares.append(given[i, where])
+                rest += shares[-1]  # the own share of such a split is given without it
+        message = _sum(shares)
         rest -= message
+        messages.append(message)
+    return messages, rest
+
+
+def _long(terms: list[_Term], receivers: tuple[int, ...], dim: int) -> tuple[Any, Vector]:
+    """The messages (receivers, d) and the own share (d,) of long vectors, piece by piece."""
+    messages, own = np.empty((len(receivers), dim)), np.empty(dim)
+    for where in pieces(dim):
+        found, own[where] = _divided(terms, len(receivers), where)
+        for row, message in zip(messages, found, strict=True):
+            row[where] = message
+    return messages, own
+
+
+def _sum(vectors: list[Vector]) -> Vector:
+    """The sum from the first to the last; none of them is changed."""
+    if len(vectors) == 1:
+        return vectors[0]
+    found = vectors[0] + vectors[1]
+    for vector in vectors[2:]:
+        found += vector
+    return found

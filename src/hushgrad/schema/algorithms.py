@@ -11,7 +11,7 @@ from typing import Any, cast
 from hushgrad import algorithms
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.schema.builders import check_call, check_value, realise
-from hushgrad.schema.places import Findings, Keys, Source, allowed_names, shown
+from hushgrad.schema.places import Keys, Mistakes, Source, allowed_names, shown
 from hushgrad.schema.references import is_reference, load
 
 type Table = Mapping[str, Any]
@@ -26,7 +26,7 @@ def without(table: Table, *keys: str) -> dict[str, Any]:
 
 
 def check_algorithm(
-    findings: Findings, table: Table, keys: Keys, cls: type[Algorithm] | None = None
+    findings: Mistakes, table: Table, keys: Keys, cls: type[Algorithm] | None = None
 ) -> None:
     """Collect the mistakes in an algorithm's table; `cls` is the user's own class, once loaded."""
     if "label" in table:
@@ -62,7 +62,7 @@ def build_algorithm(source: Source, table: Table, keys: Keys) -> Algorithm:
     """The algorithm of a checked table."""
     cls = algorithm_class(source, table, keys)
     if is_reference(table["name"]):
-        findings = Findings(source)
+        findings = Mistakes(source)
         check_algorithm(findings, table, keys, cls)
         findings.throw()
     arguments = without(table, "name", "label")

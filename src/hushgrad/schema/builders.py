@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get
 
 from hushgrad import masks, splits, stepsizes
 from hushgrad.masks import ZeroSum
-from hushgrad.schema.places import Findings, Keys, shown
+from hushgrad.schema.places import Keys, Mistakes, shown
 from hushgrad.splits import Split
 from hushgrad.stepsizes import Deviation, Schedule
 
@@ -89,7 +89,7 @@ def takes_any(builder: Builder) -> bool:
 
 
 def check_call(
-    findings: Findings,
+    findings: Mistakes,
     builder: Builder,
     arguments: Mapping[str, Any],
     keys: Keys,
@@ -115,7 +115,7 @@ def check_call(
             findings.add(keys, f"needs the key {key} ({in_words(parameter.annotation)}): {what}.")
 
 
-def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> None:
+def check_value(findings: Mistakes, annotation: Any, value: Any, keys: Keys) -> None:
     """Collect the mistakes in one value."""
     part = part_of(annotation)
     if part is None:
@@ -130,7 +130,7 @@ def check_value(findings: Findings, annotation: Any, value: Any, keys: Keys) -> 
 
 
 def check_kind(
-    findings: Findings, choices: Mapping[str, Builder], table: Mapping[str, Any], keys: Keys
+    findings: Mistakes, choices: Mapping[str, Builder], table: Mapping[str, Any], keys: Keys
 ) -> None:
     """Collect the mistakes in a table `{ kind = …, … }`."""
     kind = table["kind"]

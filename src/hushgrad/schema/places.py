@@ -67,7 +67,7 @@ class Source:
 
 
 @dataclass
-class Findings:
+class Mistakes:
     """The mistakes in a file, collected so that one error shows all of them."""
 
     source: Source

@@ -14,7 +14,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.schema.algorithms import build_algorithm, without
 from hushgrad.schema.builders import Builder, check_call, parameters
-from hushgrad.schema.places import Findings, Source, shown
+from hushgrad.schema.places import Mistakes, Source, shown
 from hushgrad.schema.references import load
 from hushgrad.studies.check import GRAPH_KEYS, WEIGHT_KEYS, graph_builders, problem_builders
 
@@ -73,7 +73,7 @@ def _from_function(source: Source, table: Table, network: Network) -> Problem:
     keys = ("problem", "function")
     function = load(source, keys, table["function"])
     arguments = without(table, "function")
-    findings = Findings(source)
+    findings = Mistakes(source)
     if "n_agents" in parameters(function) and "n_agents" not in arguments:
         arguments["n_agents"] = network.n_agents
     what = f"the function {table['function']}"

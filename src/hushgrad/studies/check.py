@@ -12,7 +12,7 @@ from hushgrad.problems import Problem
 from hushgrad.report.export import FORMATS
 from hushgrad.schema.algorithms import check_algorithm, without
 from hushgrad.schema.builders import Builder, builders, check_call, check_value
-from hushgrad.schema.places import Findings, Keys, shown
+from hushgrad.schema.places import Keys, Mistakes, shown
 from hushgrad.schema.references import is_reference
 from hushgrad.simulate.run import run
 
@@ -37,7 +37,7 @@ def problem_builders() -> dict[str, Builder]:
     return builders(problems, Problem)
 
 
-def check_tables(findings: Findings, tables: Table) -> None:
+def check_tables(findings: Mistakes, tables: Table) -> None:
     """Find what is wrong with a study, its sweep apart."""
     for name in tables.keys() - set(TABLES):
         findings.add_unknown((name,), "a table of a study", TABLES)
@@ -53,7 +53,7 @@ def check_tables(findings: Findings, tables: Table) -> None:
     _algorithms(findings, tables.get("algorithm"))
 
 
-def _one_of(findings: Findings, table: Table, keys: Keys, choices: tuple[str, ...]) -> str | None:
+def _one_of(findings: Mistakes, table: Table, keys: Keys, choices: tuple[str, ...]) -> str | None:
     """The only one of these keys that a table has."""
     given = [key for key in choices if key in table]
     if len(given) == 1:
@@ -64,7 +64,7 @@ def _one_of(findings: Findings, table: Table, keys: Keys, choices: tuple[str, ..
     return None
 
 
-def _network(findings: Findings, table: Table) -> None:
+def _network(findings: Mistakes, table: Table) -> None:
     here = ("network",)
     chosen = _one_of(findings, table, here, GRAPH_KEYS)
     also = [*GRAPH_KEYS, *WEIGHT_KEYS]
@@ -89,7 +89,7 @@ def _network(findings: Findings, table: Table) -> None:
     _weights(findings, table)
 
 
-def _weights(findings: Findings, table: Table) -> None:
+def _weights(findings: Mistakes, table: Table) -> None:
     if "mixing" in table and "matrix" in table:
         findings.add(("network", "matrix"), "and mixing say the same thing twice. Leave one out.")
     if "matrix" in table:
@@ -105,7 +105,7 @@ def _weights(findings: Findings, table: Table) -> None:
             findings.add_choice(keys, rule, "a mixing rule", RULES)
 
 
-def _problem(findings: Findings, table: Table) -> None:
+def _problem(findings: Mistakes, table: Table) -> None:
     here = ("problem",)
     chosen = _one_of(findings, table, here, ("kind", "function"))
     if chosen == "function":
@@ -119,7 +119,7 @@ def _problem(findings: Findings, table: Table) -> None:
         check_call(findings, choices[kind], rest, here, what=f'kind = "{kind}"', also=["kind"])
 
 
-def _algorithms(findings: Findings, entries: Any) -> None:
+def _algorithms(findings: Mistakes, entries: Any) -> None:
     if not isinstance(entries, list) or not entries:
         lack = "is missing" if entries is None else "is not a list of tables"
         findings.add(("algorithm",), f"{lack}: a study has one or several tables [[algorithm]].")
@@ -137,7 +137,7 @@ def _algorithms(findings: Findings, entries: Any) -> None:
         labels.append(label)
 
 
-def _run(findings: Findings, table: Table) -> None:
+def _run(findings: Mistakes, table: Table) -> None:
     here = ("run",)
     rest = without(table, "metrics")
     check_call(findings, run, rest, here, what="[run]", also=["metrics"], supplied=NOT_IN_RUN)
@@ -152,7 +152,7 @@ def _run(findings: Findings, table: Table) -> None:
         _reference(findings, reference, (*here, "metrics", name), f"metrics.py:{name}")
 
 
-def _output(findings: Findings, table: Table) -> None:
+def _output(findings: Mistakes, table: Table) -> None:
     here = ("output",)
     for key in table.keys() - {"directory", "formats"}:
         findings.add_unknown((*here, key), "a key of [output]", ["directory", "formats"])
@@ -165,6 +165,6 @@ def _output(findings: Findings, table: Table) -> None:
             findings.add_choice((*here, "formats"), wrong, "a format", FORMATS)
 
 
-def _reference(findings: Findings, value: Any, keys: Keys, example: str) -> None:
+def _reference(findings: Mistakes, value: Any, keys: Keys, example: str) -> None:
     if not is_reference(value):
         findings.add(keys, f'= {shown(value)} is not of the form "{example}" or "module:name".')

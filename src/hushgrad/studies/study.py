@@ -19,7 +19,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.report.curves import summary
 from hushgrad.schema.algorithms import algorithm_class, algorithm_classes
-from hushgrad.schema.places import Findings, Source
+from hushgrad.schema.places import Mistakes, Source
 from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
 from hushgrad.simulate.progress import Progress
@@ -198,7 +198,7 @@ class Study:
 
     def check(self) -> None:
         """StudyError with everything that is wrong with the tables."""
-        findings = Findings(self.source)
+        findings = Mistakes(self.source)
         check_tables(findings, self.tables)
         if not self.is_swept:
             findings.throw()
@@ -206,7 +206,7 @@ class Study:
         if any(keys[0] == "algorithm" for keys, _ in findings.found):
             findings.throw()  # which keys of algorithms can be swept depends on their classes
         for row in self.sweep():
-            in_row = Findings(row.study.source)
+            in_row = Mistakes(row.study.source)
             check_tables(in_row, row.study.tables)
             if in_row.found:
                 # A mistake in every row is a mistake in the file.

@@ -18,7 +18,7 @@ from hushgrad.exchange import Links
 from hushgrad.masks import ZeroSum
 from hushgrad.network.config.model import HEARTBEAT, MAX_WAIT, is_loopback, parse_address
 from hushgrad.network.keys.identity import check_name
-from hushgrad.schema.places import Findings, Keys, shown
+from hushgrad.schema.places import Keys, Mistakes, shown
 
 type Table = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ _LEAST = {
 _POSITIVE = {"run": ["tolerance"], "agent": ["max_wait", "heartbeat"]}
 
 
-def check_sense(findings: Findings, tables: dict[str, Any]) -> None:
+def check_sense(findings: Mistakes, tables: dict[str, Any]) -> None:
     """Find values that make no sense, in all tables but [algorithm]."""
     for name, limits in _LEAST.items():
         for key, least in limits.items():
@@ -50,7 +50,7 @@ def check_sense(findings: Findings, tables: dict[str, Any]) -> None:
     _check_people(findings, tables)
 
 
-def _check_agent(findings: Findings, own: Table) -> None:
+def _check_agent(findings: Mistakes, own: Table) -> None:
     for key in ("listen", "metrics"):
         _check_address(findings, own.get(key), ("agent", key))
     metrics = own.get("metrics")
@@ -78,7 +78,7 @@ def _host(address: str) -> str | None:
     return None if is_loopback(host) else host
 
 
-def _check_address(findings: Findings, value: str | None, keys: Keys) -> None:
+def _check_address(findings: Mistakes, value: str | None, keys: Keys) -> None:
     if value is not None:
         try:
             parse_address(value)
@@ -86,7 +86,7 @@ def _check_address(findings: Findings, value: str | None, keys: Keys) -> None:
             findings.add(keys, f"= {shown(value)} {error}.")
 
 
-def _check_run(findings: Findings, common: Table, x0: list[float] | None) -> None:
+def _check_run(findings: Mistakes, common: Table, x0: list[float] | None) -> None:
     identifier = common.get("id")
     if identifier is not None and not _RUN_ID.fullmatch(identifier):
         findings.add(
@@ -115,7 +115,7 @@ def _check_run(findings: Findings, common: Table, x0: list[float] | None) -> Non
         )
 
 
-def _check_data(findings: Findings, table: Table) -> None:
+def _check_data(findings: Mistakes, table: Table) -> None:
     here = ("objective",)
     if table.get("kind") == "rendezvous" and ("position" in table) == ("file" in table):
         findings.add(here, "needs either position or file with columns, and not both.")
@@ -138,7 +138,7 @@ def _check_data(findings: Findings, table: Table) -> None:
         findings.add((*here, "standardise", "scale"), "has a scale that is not above 0.")
 
 
-def _check_people(findings: Findings, tables: dict[str, Any]) -> None:
+def _check_people(findings: Mistakes, tables: dict[str, Any]) -> None:
     """Every agent has one name and one number, the same in all tables."""
     n_agents = tables["run"].get("n_agents")
     names: dict[str, int] = {}
@@ -184,7 +184,7 @@ def _check_people(findings: Findings, tables: dict[str, Any]) -> None:
 
 
 def _check_one(
-    findings: Findings, keys: Keys, name: str, number: int, n_agents: int | None
+    findings: Mistakes, keys: Keys, name: str, number: int, n_agents: int | None
 ) -> None:
     try:
         check_name(name)
@@ -197,7 +197,7 @@ def _check_one(
         )
 
 
-def check_partners(findings: Findings, tables: Table, algorithm: Algorithm) -> None:
+def check_partners(findings: Mistakes, tables: Table, algorithm: Algorithm) -> None:
     """Find mask partners that are missing: the number of this agent decides their numbers."""
     masks: ZeroSum | None = getattr(algorithm, "masking", None)
     here = {table["number"] for table in tables.get("partner", [])}
@@ -219,7 +219,7 @@ def _numbers(numbers: list[int]) -> str:
     return f"number{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
-def check_links(findings: Findings, tables: Table, algorithm: Algorithm) -> None:
+def check_links(findings: Mistakes, tables: Table, algorithm: Algorithm) -> None:
     """Find links that the algorithm cannot use."""
     name = type(algorithm).__name__
     pairs = isinstance(algorithm, AsynDGM)

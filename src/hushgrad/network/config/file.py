@@ -31,7 +31,7 @@ from hushgrad.network.config.model import (
 from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
 from hushgrad.schema.algorithms import algorithm_class, build_algorithm, check_algorithm
 from hushgrad.schema.builders import Builder, check_call, parameters
-from hushgrad.schema.places import Findings, Keys, Source, shown
+from hushgrad.schema.places import Keys, Mistakes, Source, shown
 from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
 
@@ -246,7 +246,7 @@ def parse_config(
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: this is not TOML: {error}.") from error
     place = Source(source, Path(directory or "."), text, what="agent's file", raises=ConfigError)
-    findings = Findings(place)
+    findings = Mistakes(place)
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
     findings.throw()
@@ -309,7 +309,7 @@ def _objective(source: Source, table: Table, n_agents: int) -> ObjectiveSpec:
 # ---- checks of tables, keys and types
 
 
-def _check_shape(findings: Findings, tables: Table) -> None:
+def _check_shape(findings: Mistakes, tables: Table) -> None:
     for name in tables.keys() - _SINGLE.keys() - _LISTED.keys():
         findings.add_unknown((name,), "a table of an agent's file", [*_SINGLE, *_LISTED])
     for name, builder in _SINGLE.items():
@@ -335,7 +335,7 @@ def _check_shape(findings: Findings, tables: Table) -> None:
                 findings.add((name, i), f"= {shown(table)} is not a table. Write [[{name}]].")
 
 
-def _check_objective(findings: Findings, table: Table) -> None:
+def _check_objective(findings: Mistakes, table: Table) -> None:
     here = ("objective",)
     if ("kind" in table) == ("function" in table):
         findings.add(here, "needs either kind or function, and not both.")
@@ -365,7 +365,7 @@ def _check_objective(findings: Findings, table: Table) -> None:
         )
 
 
-def _sound(findings: Findings, tables: Table) -> dict[str, Any]:
+def _sound(findings: Mistakes, tables: Table) -> dict[str, Any]:
     """The tables without the values that a finding names."""
     wrong = {keys for keys, _ in findings.found}
 

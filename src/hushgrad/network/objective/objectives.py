@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.combination import is_finite
 from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
@@ -211,7 +212,7 @@ def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Obje
                 f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
                 f"{g.shape}. Correct the function, or dim in [run]."
             )
-        if not np.isfinite(g).all():
+        if not is_finite(g):
             n = int(np.argmax(~np.isfinite(g)))
             with np.errstate(over="ignore"):
                 norm = np.linalg.norm(theta)

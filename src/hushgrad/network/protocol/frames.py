@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.combination import is_finite
 from hushgrad.errors import WireError
 from hushgrad.files.digest import digest
 from hushgrad.network.protocol.mask_tokens import ENTRY
@@ -146,9 +147,8 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"{len(frame.body)} bytes"
         )
     numbers = np.frombuffer(whole, _FLOAT, -1, start)
-    are_finite = np.isfinite(numbers)
-    if not are_finite.all():
-        place = int(np.argmin(are_finite))
+    if not is_finite(numbers):
+        place = int(np.argmin(np.isfinite(numbers)))
         raise WireError(
             f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
             "not finite",

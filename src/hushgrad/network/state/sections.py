@@ -31,6 +31,7 @@ _CHECKED = len(_MAGIC) + DIGEST  # where the checked part begins
 _START = _CHECKED + _HEAD.size
 NOTHING = bytes(DIGEST)  # the checksum of an empty slot
 _FLOAT = np.dtype("<f8")
+_SHORT = 4096  # bytes
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -61,6 +62,9 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
     size = sum([value.nbytes for value in values])
     head = _HEAD.pack(k, round_, len(layout), len(blob), size)
     start = b"".join((head, layout, blob, bytes(-len(blob) % 8)))
+    if size <= _SHORT:  # as most sections of short vectors: one piece costs less than several
+        start = b"".join((start, *values))
+        values = []
     checksum = joint_digest(checksum, start, *values)
     return [_MAGIC + checksum + start, *values], checksum
 
