@@ -36,9 +36,7 @@ def digest(piece: bytes | memoryview) -> bytes:
 
 
 def joint_digest(*pieces: Any) -> bytes:
-    """Of all pieces as if they were one."""
-    if len(pieces) <= 2 and all(type(p) is bytes and len(p) <= _FEW for p in pieces):
-        return digest(b"".join(pieces))
+    """The digest of all pieces as if they were one piece."""
     if sum([memoryview(piece).nbytes for piece in pieces]) <= _SMALL:
         return digest(b"".join(pieces))
     cipher = Cipher(AES(_KEY), GCM(_NONCE)).encryptor()
