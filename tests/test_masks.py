@@ -1,24 +1,26 @@
 """Zero-sum masks cancel and change no optimum, and both engines add the same masks."""
 
 import functools
+import math
 import time
 import warnings
+from bisect import bisect_right
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import hushgrad as hg
 from hushgrad import draws
 from hushgrad.agent.masking import agent_masks, seeded_masks
 from hushgrad.draws import Stream
 from hushgrad.errors import AlgorithmError, RiskWarning
-from hushgrad.masks import MOST_QUADRATIC, Sizes
+from hushgrad.masks import MOST_QUADRATIC
+from hushgrad.masks.gaussian import cumulative_table
 from support import cases, dense
 
-K, SEED, LAM = 200, 5, 0.05
-Q = cases.Quadratics()
+K, SEED, LAM = 60, 5, 0.05
+Q = cases.Quadratics(by_hand=True)
 MASKS = hg.masks.zero_sum(linear=0.3, quadratic=0.02)
 CONSTANT = hg.stepsizes.constant(LAM)
 
@@ -27,35 +29,63 @@ def words(*values):
     return tuple(np.array([v], np.uint32) for v in values)
 
 
-def pair_uniforms(seed, trial, low, high, n):
-    """The contract of hushgrad/draws.py, step by step."""
+def words_of_pair(seed, trial, low, high, n):
+    """The contract of hushgrad/draws.py, step by step, in Python's integers."""
     trial_key = draws.threefry(words(seed & 0xFFFF_FFFF, seed >> 32), words(trial, draws.TRIAL))
     of_low = draws.threefry(trial_key, words(low, Stream.MASK))
     key = draws.threefry(of_low, words(high, Stream.MASK))
-    return np.array([draws.uniforms(key, words(draws.ONCE, slot))[0] for slot in range(n)])
+    every = (draws.threefry(key, words(draws.ONCE, slot)) for slot in range(n))
+    return [int(first[0]) << 32 | int(second[0]) for first, second in every]
 
 
-def masks_by_hand(masks, m, d, *, seed, trial, lam):
+@functools.cache
+def table():
+    return cumulative_table(13)
+
+
+def gaussian_numbers(four_words, sigmas, exponents):
+    """The contract of hushgrad/masks/gaussian.py, number by number: floats on grids 2^exponent."""
+    first, cumulative = table()
+    for levels, sigma, exponent in zip(zip(*four_words, strict=True), sigmas, exponents,
+                                       strict=True):  # fmt: skip
+        y = [bisect_right(cumulative, word) + first for word in levels]
+        step = Fraction(sigma) / Fraction(2) ** exponent / 2**13
+        step = math.ceil(step) if sigma == sigmas[0] else math.floor(step)
+        yield float((y[0] + 2**12 * y[1] + 2**23 * y[2] + step * y[3]) * Fraction(2) ** exponent)
+
+
+def masks_by_hand(masks, m, d, *, seed, trial, lam, unit=None):
     """c (m, d) and Q (m, d, d), pair by pair."""
     c, curvature = np.zeros((m, d)), np.zeros((m, d, d))
+    n, room = d + d * (d + 1) // 2 + 1, masks.quadratic / lam
+    white, identity = room * math.sqrt((1 - 0.7**2) / d), 0.7 * room
+    sigmas = (
+        [masks.linear * (1 / lam if unit is None else unit)] * d
+        + [white] * (n - d - 1)
+        + [identity]
+    )
+    exponents = [math.floor(math.log2(s)) - 46 for s in (sigmas[0], max(white, identity))]
     for i in range(m):
         for j in masks.partners(i, m):
             if i < j:
-                w = 2 * pair_uniforms(seed, trial, i, j, d + d * (d + 1) // 2) - 1
-                share = np.sqrt(3) * masks.linear / lam * w[:d]
-                c[i], c[j] = c[i] + share, c[j] - share
-                triangle, n = np.zeros((d, d)), d
+                drawn = np.array(words_of_pair(seed, trial, i, j, 4 * n), object).reshape(4, n)
+                share = [*gaussian_numbers(drawn, sigmas, [exponents[0]] * d
+                                           + [exponents[1]] * (n - d))]  # fmt: skip
+                c[i], c[j] = c[i] + share[:d], c[j] - share[:d]
+                triangle, at = share[-1] * np.eye(d), d
                 for a in range(d):
                     for b in range(a, d):
-                        triangle[a, b] = triangle[b, a] = w[n]
-                        n += 1
-                triangle *= np.sqrt(3) * masks.quadratic / lam / np.sqrt(d)
+                        triangle[a, b] += share[at]
+                        triangle[b, a] = triangle[a, b]
+                        at += 1
                 curvature[i], curvature[j] = curvature[i] + triangle, curvature[j] - triangle
     return c, curvature
 
 
-def masked(trial, lam):
-    c, curvature = masks_by_hand(MASKS, cases.M, cases.D, seed=SEED, trial=trial, lam=lam)
+def masked(trial, lam, unit=None):
+    c, curvature = masks_by_hand(
+        MASKS, cases.M, cases.D, seed=SEED, trial=trial, lam=lam, unit=unit
+    )
     return lambda x: Q.g(x) + c + np.einsum("iab,ib->ia", curvature, x)
 
 
@@ -93,8 +123,11 @@ def recommended(network, trial):
     own = 0.45 * (1 + u) / 2
     B = B * ~np.eye(cases.M, dtype=bool)
     B = B / B.sum(0) * (1 - own) + np.diag(own)
+    q = Q.g(np.zeros_like(Q.x0))
+    largest = max(np.abs(q).max(), np.abs(Q.g(Q.x0)).max(), 1 / LAM)
+    unit = 2.0 ** math.ceil(math.log2(largest))
     return dense.pdg_nds_lazy(
-        W, masked(trial, LAM), Q.x0, K,
+        W, masked(trial, LAM, unit), Q.x0, K,
         lambda k: LAM * (1 - coins.rho(once) * 0.5 ** (k + 1)),
         lambda k: B,
     )  # fmt: skip
@@ -146,64 +179,27 @@ def test_masked_messages_of_recorder_and_agents_agree():
             )
 
 
-def uniforms_of_pairs(seed):
-    """The uniforms of a deployed agent's key agreements: both partners get the same numbers."""
-
-    def of(number):
-        def of_pair(partner):
-            rng = np.random.default_rng([seed, *sorted((number, partner))])
-            return lambda n: rng.uniform(size=n)
-
-        return of_pair
-
-    return of
-
-
-@given(st.integers(2, 30), st.integers(1, 6), st.booleans(), st.integers(0, 100))
-def test_masks_sum_to_zero(m, d, quadratic, seed):
-    masks = hg.masks.zero_sum(quadratic=0.1 if quadratic else 0)
-    sizes, of = masks.sizes(d, lam=0.02, eta=None), uniforms_of_pairs(seed)
-    every = [masks.mask(i, sizes, n_agents=m, pair_uniforms=of(i)) for i in range(m)]
-    largest = max(np.abs(mask.c).max() for mask in every)
-    assert largest > 0
-    assert np.abs(sum(mask.c for mask in every)).max() <= 1e-14 * m * largest
-    assert all((mask.Q is None) != quadratic for mask in every)
-    if quadratic:
-        assert np.abs(sum(mask.Q for mask in every)).max() <= 1e-14 * m * largest
-        assert all((mask.Q == mask.Q.T).all() for mask in every)
-
-
-def test_the_two_shares_of_a_pair_are_the_same_bits_with_opposite_signs():
-    """All other pairs draw u = ½, whose share is exactly zero."""
-    masks, m, d = hg.masks.zero_sum(quadratic=0.1), 5, 3
-    sizes, of = masks.sizes(d, lam=0.03, eta=None), uniforms_of_pairs(0)
-
-    def only_this_pair(number):
-        return lambda partner: (
-            of(number)(partner) if {number, partner} == {1, 4} else lambda n: np.full(n, 0.5)
-        )
-
-    first, low, *others, high = (
-        masks.mask(i, sizes, n_agents=m, pair_uniforms=only_this_pair(i)) for i in range(m)
-    )
-    assert (low.c == -high.c).all()
-    assert (low.Q == -high.Q).all()
-    assert np.abs(low.c).min() > 0
-    assert not any(mask.c.any() or mask.Q.any() for mask in (first, *others))
-
-
 def test_an_agent_alone_makes_the_simulators_mask_bit_for_bit():
     algorithm, network, d = hg.PDGNDS(design="recommended"), cases.undirected(), 3
     ours = agent_masks(algorithm, network, d, seed=7, trial=2)
+
+    def of(i):
+        return lambda j: lambda n: np.array(words_of_pair(7, 2, min(i, j), max(i, j), n), np.uint64)
+
     for i in (0, 3, 6):
         theirs = algorithm.masking.mask(
-            i,
-            algorithm.mask_sizes(d, network.eta),
-            n_agents=cases.M,
-            pair_uniforms=lambda j, i=i: lambda n: pair_uniforms(7, 2, min(i, j), max(i, j), n),
+            i, algorithm.mask_sizes(d, network.eta), n_agents=cases.M, pair_words=of(i)
         )
         assert theirs.c.tobytes() == ours[i].c.tobytes()
         assert theirs.Q.tobytes() == np.ascontiguousarray(ours[i].Q).tobytes()
+
+
+def test_masks_by_hand_are_the_simulators_bit_for_bit():
+    algorithm, network = hg.PDGNDS(stepsize=CONSTANT, masks=MASKS), cases.undirected()
+    c, curvature = seeded_masks(algorithm, network, 3, seed=SEED, trials=[4])
+    by_hand = masks_by_hand(MASKS, cases.M, 3, seed=SEED, trial=4, lam=LAM)
+    np.testing.assert_array_equal(c[..., 0], by_hand[0])
+    np.testing.assert_array_equal(curvature[..., 0], by_hand[1])
 
 
 def test_every_trial_and_seed_has_its_own_reproducible_masks():
@@ -217,22 +213,16 @@ def test_every_trial_and_seed_has_its_own_reproducible_masks():
         assert (different != c[..., 2]).all()
 
 
-def test_numbers_are_uniform_with_the_requested_size():
-    sizes = hg.masks.zero_sum(linear=0.5, quadratic=0.1).sizes(40, lam=0.02, eta=None)
-    share = sizes.share(np.random.default_rng(0).uniform(size=(sizes.count, 200)))
-    c, curvature = sizes.parts(share)
-    assert c.std() == pytest.approx(0.5 / 0.02, rel=0.02)
-    assert np.abs(c).max() <= np.sqrt(3) * 0.5 / 0.02 < 1.01 * np.abs(c).max()
-    frobenius = np.sqrt((curvature**2).sum((0, 1)))
-    assert np.median(frobenius) == pytest.approx(np.sqrt(40) * 0.1 / 0.02, rel=0.02)
-
-
-def test_the_quadratic_part_follows_the_networks_gap_unless_it_is_given():
-    default, given_ = hg.masks.zero_sum(), hg.masks.zero_sum(quadratic=0.3)
-    assert default.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1)
-    assert default.sizes(4, lam=0.1, eta=0.6).quadratic == pytest.approx(0.2 * 0.4 / 0.1 / 2)
-    assert default.sizes(4, lam=0.1, eta=None) == Sizes(4, 10.0, 0.0)
-    assert given_.sizes(1, lam=0.1, eta=0.6).quadratic == pytest.approx(3.0)
+def test_every_stage_has_its_own_masks_and_the_first_stage_is_the_run_without_stages():
+    algorithm, network = hg.PDGNDS(design="recommended"), cases.undirected()
+    bare, first, second, third = (
+        seeded_masks(algorithm, network, 4, seed=1, trials=[2], **given)
+        for given in ({}, {"stage": 0}, {"stage": 1}, {"stage": 2})
+    )
+    for part in (0, 1):
+        assert (bare[part] == first[part]).all()
+        assert (first[part] != second[part]).all()
+        assert (second[part] != third[part]).all()
 
 
 def test_masks_do_not_move_the_optimum():
@@ -243,6 +233,8 @@ def test_masks_do_not_move_the_optimum():
     assert largest > 1
     total = sum(mask.over(problem.local_gradient(i))(theta) for i, mask in enumerate(every))
     assert np.abs(total).max() < 1e-12 * largest
+    assert not sum(mask.c for mask in every).any()
+    assert not sum(mask.Q for mask in every).any()
 
 
 # ---- partners
@@ -324,6 +316,7 @@ def flat(d, m=4):
         gradient=lambda theta, p: theta - p,
         solution=np.zeros(d),
         smoothness=1.0,
+        quadratic=True,
     )
 
 

@@ -26,8 +26,8 @@ def test_iterations_are_counted_until_the_error_stays_small():
 def test_an_attacker_is_off_by_the_share_of_the_honest_partner():
     problem = hg.problems.rendezvous([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
     sizes = hg.masks.zero_sum(quadratic=0.1).sizes(2, lam=0.05, eta=None)
-    u = np.random.default_rng(4).uniform(size=sizes.count)
-    c, Q = sizes.parts(sizes.share(u))
+    words = np.random.default_rng(4).integers(2**64, size=sizes.n_words, dtype=np.uint64)
+    c, Q = sizes.parts(sizes.share(words))
     gradient, hessian, guess = designs.one_partner(problem, sizes, 0, 0, np.random.default_rng(4))
     assert gradient == pytest.approx(np.linalg.norm(c + Q @ [1, 1]) / np.linalg.norm([2, 2]))
     assert hessian == pytest.approx(np.linalg.norm(Q) / np.linalg.norm(2 * np.eye(2)))
