@@ -13,7 +13,11 @@ The contract:
 
 Two agents i < j draw the shared masks of their objectives with a key of the pair:
 
-    key_ij     = threefry(key of (i, MASK), (j, MASK)),  u_n addressed by (ONCE, n)
+    key_ij     = threefry(key of (i, MASK), (j, MASK)),  word_n = threefry(key_ij, (ONCE, n))
+
+A run in stages has a trial's key for every stage; the first stage keeps the key of the trial:
+
+    key_stage  = threefry(key_trial, (stage, STAGE)),  stage ≥ 1
 
 Seeds serve studies and tests. A deployed agent draws with a secret key and a real cipher, at the
 same addresses.
@@ -32,6 +36,7 @@ type Words = tuple[Any, Any]  # two uint32 arrays of one shape
 PUBLIC = 0xFFFF_FFFF  # stands for an agent in the addresses of common coins, which everyone knows
 ONCE = 0xFFFF_FFFF  # stands for k in the addresses of draws that are made once per run
 TRIAL = 0x7472_6961  # "tria": keeps keys of trials apart from keys of agents
+STAGE = 0x7374_6167  # "stag": keeps keys of stages apart from keys of agents
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD1_1BDA
@@ -78,14 +83,25 @@ def uniforms(key: Words, counter: Words) -> Any:
     )
 
 
-def trial_keys(seed: int, trials: ArrayLike) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """The keys (trials,) of some trials of a study; no two seeds share a trial."""
+def words(key: Words, counter: Words) -> NDArray[np.uint64]:
+    """The 64 bits of an address as one integer."""
+    high, low = threefry(key, counter)
+    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
+
+
+def trial_keys(
+    seed: int, trials: ArrayLike, stage: int = 0
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """The keys (trials,) of some trials of a study in a stage; no two seeds share a trial."""
     number = np.asarray(trials, np.uint32)
     word = (np.uint32(seed & 0xFFFF_FFFF), np.uint32(seed >> 32 & 0xFFFF_FFFF))
-    return threefry(
+    key = threefry(
         (np.full_like(number, word[0]), np.full_like(number, word[1])),
         (number, np.full_like(number, TRIAL)),
     )
+    if not stage:
+        return key
+    return threefry(key, (np.full_like(number, stage), np.full_like(number, STAGE)))
 
 
 def agent_keys(
@@ -132,3 +148,9 @@ def pair_keys(
     key = agent_keys(trial_key, low, Stream.MASK)
     number = np.broadcast_to(np.asarray(high, np.uint32)[:, None], key[0].shape)
     return threefry(key, (number, np.full_like(number, Stream.MASK)))
+
+
+def pair_words(key: tuple[NDArray[np.uint32], NDArray[np.uint32]], n: int) -> NDArray[np.uint64]:
+    """The first n words (n, …) of pairs with these keys (…)."""
+    slots = np.arange(n, dtype=np.uint32).reshape(-1, *[1] * key[0].ndim)
+    return words(key, (np.full_like(slots, ONCE), slots))

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from hushgrad.agent.links import link_numbers, two_hop_weights
 from hushgrad.agent.masking import agent_masks
+from hushgrad.agent.vectors import Vector
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import Draws, SeededDraws, trial_keys
 from hushgrad.exchange import Links
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-
-type Vector = NDArray[np.float64]  # (d,)
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,13 @@ class Local:
 
 
 def local_agents(
-    algorithm: Algorithm, problem: Problem, network: Network, *, seed: int, trial: int
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    seed: int,
+    trial: int,
+    stage: int = 0,
 ) -> list[Local]:
     """The part of every agent."""
     graph, m = network.graph, network.n_agents
@@ -68,7 +73,7 @@ def local_agents(
         (int(j), int(i)): int(n)
         for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)
     }
-    key = trial_keys(seed, [trial])
+    key = trial_keys(seed, [trial], stage)
     gradients = [
         problem.local_gradient(j, None if problem.n_trials is None else trial) for j in range(m)
     ]

@@ -11,24 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hushgrad.agent.combination import is_finite, late, settled
 from hushgrad.agent.local import Local
-from hushgrad.agent.rounds import (
-    OpenRound,
-    Outbox,
-    Payload,
-    answer,
-    close_round,
-    is_asleep,
-    open_round,
-)
+from hushgrad.agent.rounds import OpenRound, Outbox, Payload, close_round
 from hushgrad.agent.single import SingleAgent
+from hushgrad.agent.stepping import Plan, as_it_is, as_traced, traced
+from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.exchange import Pull, Push, Round, Step, reply
-
-type Vector = NDArray[np.float64]  # (d,)
+from hushgrad.exchange import Pull, Push
 
 
 class StepMachine:
@@ -39,27 +29,32 @@ class StepMachine:
 
     was_awake: bool  # a link was awake in this step; otherwise x stays, whether optimal or not
 
-    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
+    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector, *, since: int = 0):
+        """`since`: the iteration of the run that is iteration 0 of the algorithm, in a stage."""
         self.algorithm, self.agent = algorithm, SingleAgent(local)
-        self.x0 = np.array(x0, np.float64)
-        self.k, self.round = 0, 0  # the present iteration and round, both counted over the run
-        self._state: Any = None  # at the start of this step; its vectors are combinations
+        self.x0, self.since = np.array(x0, np.float64), since
+        self.k, self.round = since, 0  # the present iteration and round, both counted over the run
+        self._type: type[Any]  # of the algorithm's state
+        self._vectors: list[Vector] = []  # the state at the start of this step
+        self._is_linear = True  # as far as known
+        self._plan: Plan | None = None
 
     # ---- the present round
 
     @property
     def x(self) -> Vector:
         """θ̂ at the start of the present step; after its end, θ̂ at its end."""
-        return late(self.algorithm.estimate(self._state)).vector
+        return np.asarray(self.algorithm.estimate(self.state))[0, :, 0]
 
     @property
     def state(self) -> Any:
         """The algorithm's NamedTuple of arrays (1, ·, 1), at the same time as `x`."""
-        return type(self._state)(*[np.asarray(u) for u in self._state])
+        return self._type(*[u[None, :, None] for u in self._vectors])
 
     @state.setter
     def state(self, state: Any) -> None:
-        self._state = _settled(state, len(self.x0))
+        self._type = type(state)
+        self._vectors = [np.asarray(u, np.float64)[0, :, 0] for u in state]
 
     @property
     def outbox(self) -> Outbox:
@@ -68,12 +63,12 @@ class StepMachine:
 
     def drop_messages(self) -> None:
         """Let go of the messages, once they are encoded; only their sizes are kept."""
-        self._opened = self._opened._replace(outbox=Outbox(self.outbox.sizes, {}))
+        self.outbox.payloads.clear()
 
     @property
     def asked(self) -> tuple[Push | Pull, ...]:
         """The exchanges of the present round."""
-        return self._opened.asked
+        return tuple(sending.asked for sending in self._opened.sendings)
 
     @property
     def is_finite(self) -> bool:
@@ -85,20 +80,32 @@ class StepMachine:
 
     # ---- going on
 
-    def begin(self) -> None:
-        """Open round 0 of iteration 0."""
+    def begin(self, round_: int = 0) -> None:
+        """Open the first round of the algorithm's iteration 0, which is this round of the run."""
         self.agent.bind(0)
         self.state = self.algorithm.init(self.agent, self.x0[None, :, None])
-        self.resume(0, 0)
+        self.resume(self.since, round_)
 
     def resume(self, k: int, round_: int) -> None:
         """Open the first round of step k from `state`."""
         self.k, self.round, self.was_awake = k, round_, False
-        self.agent.bind(k)
+        k -= self.since
         is_first = k == 0 and self.algorithm.first_differs
-        step = self.algorithm.first if is_first else self.algorithm.step
-        self._step: Step[Any] = step(self.agent, self._state)
+        plan = None if is_first else self._plan_for(k)
+        if plan is not None:
+            self._step = as_traced(plan, self.agent.local, k, self._vectors)
+        else:
+            self.agent.bind(k)
+            step = self.algorithm.first if is_first else self.algorithm.step
+            self._step = as_it_is(self.agent, step(self.agent, self.state))
         self._open(next(self._step))
+
+    def _plan_for(self, k: int) -> Plan | None:
+        """The plan of step k; None if steps are not linear."""
+        if self._is_linear and (self._plan is None or k not in self._plan.iterations):
+            self._plan = traced(self.algorithm, self.agent.local, self._type, k)
+            self._is_linear = self._plan is not None
+        return self._plan
 
     def go_on(self) -> None:
         """Open the first round of the next step."""
@@ -110,26 +117,17 @@ class StepMachine:
 
     def advance(self, sums: tuple[Vector, ...]) -> bool:
         """Go on with the sums of this round; returns whether the step has ended."""
-        given = tuple([answer(e, total) for e, total in zip(self.asked, sums, strict=True)])
-        answered = reply(self._asked, given)
-        del self._opened, self._asked  # a round that is over makes room for long vectors
+        del self._opened  # a round that is over makes room for long vectors
         self.round += 1
         try:
-            asked = self._step.send(answered)
+            opened = self._step.send(sums)
         except StopIteration as end:
-            self.state = end.value
+            self._vectors = end.value
             self.k += 1
             return True
-        self._open(asked)
+        self._open(opened)
         return False
 
-    def _open(self, asked: Round) -> None:
-        self._asked = asked
-        self._opened: OpenRound = open_round(self.agent, asked)
-        self.was_awake |= not is_asleep(self._opened)
-
-
-def _settled(state: Any, dim: int) -> Any:
-    """A state for the next step: its vectors are computed, its single numbers are unchanged."""
-    shape = (1, dim, 1)
-    return type(state)(*[settled(u) if u.shape == shape else np.asarray(u) for u in state])
+    def _open(self, opened: OpenRound) -> None:
+        self._opened = opened
+        self.was_awake |= not opened.is_asleep

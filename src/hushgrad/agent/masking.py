@@ -10,54 +10,120 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrad.agent.stages import Statistic, n_stages
 from hushgrad.algorithms.base import Algorithm, Private
-from hushgrad.draws import ONCE, pair_keys, trial_keys, uniforms
+from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 
 type Floats = NDArray[np.float64]
+type Integers = NDArray[np.int64]
+
+_NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a share cheaper
 
 # benchmarks/simulator/designs.py measured both limits.
 _TOO_SMALL = 2.0  # of λL / `quadratic`: above, attacks tell Hessians better than guesses do
 _TOO_LARGE = 0.25  # of `quadratic` / (1 − η): above, the iterates diverge on some networks
 
 
-def mask_sizes(algorithm: Private, network: Network, dim: int) -> Sizes:
+def mask_sizes(algorithm: Private, network: Network, dim: int, scale: float | None = None) -> Sizes:
     """The sizes of an algorithm's masks on a network; computes η only if they depend on it."""
     by_gap = algorithm.masking is not None and algorithm.masking.quadratic is None
-    return algorithm.mask_sizes(dim, network.eta if by_gap and dim <= MOST_QUADRATIC else None)
+    eta = network.eta if by_gap and dim <= MOST_QUADRATIC else None
+    return algorithm.mask_sizes(dim, eta, scale)
 
 
 def seeded_masks(
-    algorithm: Algorithm, network: Network, dim: int, *, seed: int, trials: ArrayLike
+    algorithm: Algorithm,
+    network: Network,
+    dim: int,
+    *,
+    seed: int,
+    trials: ArrayLike,
+    stage: int = 0,
+    scale: float | None = None,
 ) -> tuple[Floats, Floats | None] | None:
     """c (agents, d, trials) and Q (agents, d, d, trials), or None without masks.
 
-    A mask adds its shares in the order of the partners' numbers, as a deployed agent does.
+    With a fixed curvature H_i is the same in all stages, and so is its mask.
     """
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return None
-    sizes = mask_sizes(algorithm, network, dim)
+    sizes = mask_sizes(algorithm, network, dim, scale)
     if not sizes.linear and not sizes.quadratic:
         return None
-    m, key = network.n_agents, trial_keys(seed, trials)
-    me = np.arange(m)
-    slots = np.arange(sizes.count, dtype=np.uint32)[:, None, None]
-    total = np.zeros((sizes.count, m, len(key[0])))
-    for other in algorithm.masking.partner_table(m):
-        pair = pair_keys(key, np.minimum(me, other), np.maximum(me, other))
-        share = sizes.share(uniforms(pair, (np.full_like(slots, ONCE), slots)))
-        total += np.where(me < other, 1.0, -1.0)[:, None] * share
-    c, Q = sizes.parts(total)
+    m = network.n_agents
+    c, curved = _masks(algorithm, sizes, m, trial_keys(seed, trials, stage))
+    if stage and algorithm.curvature == "fixed":
+        curved = _masks(algorithm, sizes, m, trial_keys(seed, trials))[1]
+    return c, curved
+
+
+def _masks(
+    algorithm: Private, sizes: Sizes, m: int, key: tuple[NDArray[np.uint32], NDArray[np.uint32]]
+) -> tuple[Floats, Floats | None]:
+    assert algorithm.masking is not None
+    total = np.zeros((m, sizes.count, len(key[0])), np.int64)
+    at_once = max(1, _NUMBERS_AT_ONCE // total[0].size)
+    for low, high in _pairs(algorithm.masking.partner_table(m), at_once):
+        words = pair_words(pair_keys(key, low, high), sizes.n_words)
+        share = sizes.share(words).swapaxes(0, 1)
+        total[low] += share
+        np.subtract.at(total, high, share)  # an agent may be the higher one of several pairs
+    c, Q = sizes.parts(total.swapaxes(0, 1))
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
 
 
+def masked_statistics(
+    algorithm: Private,
+    network: Network,
+    every: Statistic,
+    scale: Floats,
+    *,
+    seed: int,
+    trials: ArrayLike,
+    stage: int,
+) -> Statistic:
+    """The statistics H (trials, agents, d, d) and q (trials, agents, d) with their masks.
+
+    scale    (trials,) powers of two that cover the entries of q and of the gradients
+    """
+    dim = every.q.shape[-1]
+    masks = seeded_masks(algorithm, network, dim, seed=seed, trials=trials, stage=stage, scale=1.0)
+    if masks is None:
+        return every
+    c, Q = (None if part is None else np.moveaxis(part, -1, 0) for part in masks)
+    sizes = mask_sizes(algorithm, network, dim, 1.0)
+    unit = scale[:, None, None]  # a power of two changes no digit
+    H, q = Mask(c, Q).statistic(every.H, every.q / unit, sizes)  # type: ignore[arg-type]  # c is there
+    return Statistic(H, q * unit)
+
+
+def _pairs(partners: Integers, at_once: int) -> Iterator[tuple[Integers, Integers]]:
+    """(lower, higher) of every pair once, some pairs at a time; partners (n, agents)."""
+    me = np.arange(partners.shape[1])
+    for other in partners:
+        low = me[me < other]
+        for start in range(0, len(low), at_once):
+            some = low[start : start + at_once]
+            yield some, other[some]
+
+
 def agent_masks(
-    algorithm: Algorithm, network: Network, dim: int, *, seed: int, trial: int
+    algorithm: Algorithm,
+    network: Network,
+    dim: int,
+    *,
+    seed: int,
+    trial: int,
+    stage: int = 0,
+    scale: float | None = None,
 ) -> list[Mask] | None:
     """The masks of one trial, agent by agent."""
-    masks = seeded_masks(algorithm, network, dim, seed=seed, trials=[trial])
+    masks = seeded_masks(
+        algorithm, network, dim, seed=seed, trials=[trial], stage=stage, scale=scale
+    )
     if masks is None:
         return None
     c, Q = masks
@@ -68,6 +134,12 @@ def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iter
     """Warnings about an algorithm's masks on this network and problem, each with its number."""
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return
+    if not n_stages(algorithm, is_quadratic=problem.is_quadratic) and not problem.is_quadratic:
+        yield (
+            "masks hide the part of a gradient that is affine in θ, but the f_i of "
+            f"{problem!r} are not quadratic. A row attack on the rest recovers the rows of an "
+            'agent (logistic regression: exactly). Use design="recommended", or stages=8.'
+        )
     given, d = algorithm.masking.quadratic, problem.dim
     if given is None and d > MOST_QUADRATIC:
         yield (
@@ -77,7 +149,7 @@ def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iter
         )
         return
     lam = float(algorithm.schedule.base(1.0))
-    part = mask_sizes(algorithm, network, d).quadratic * lam * d**0.5
+    part = mask_sizes(algorithm, network, d).curvature * lam
     if part and lam * problem.smoothness() > _TOO_SMALL * part:
         yield (
             f"quadratic masks of size {part:.2g} hide Hessians up to about {part / lam:.3g}, but "

@@ -1,57 +1,132 @@
 """One communication round of one agent: the messages that go out, the sums that come back.
 
+The messages of an exchange are a small matrix times the vectors that a step knows, see `Sending`.
 The step machine (machine.py) opens and closes rounds. A sum adds messages in the order of the
-senders' numbers, never in the order of arrival. The own share of a Push is the rest of the vectors
-after the messages as they were sent, so that rounding errors do not accumulate.
+senders' numbers, never in the order of arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import Combination, is_long, late, pieces
 from hushgrad.agent.single import SingleAgent
-from hushgrad.exchange import Array, Links, Parcel, Pull, Push, Round, exchanges
+from hushgrad.agent.vectors import Vector, combine, divide, total
+from hushgrad.exchange import Links, Parcel, Pull, Push
 
-type Vector = NDArray[np.float64]  # (d,)
 type Payload = tuple[Vector | None, ...]  # one message for each exchange, or None
-type _Sent = tuple[dict[int, Vector], Vector]  # message by receiver, own share
-
-
-_ALL = slice(None)
+type Numbers = float | NDArray[np.float64]  # one, or one for each iteration that the agent sees
+type Parts = Mapping[int, Numbers]  # number of a vector → its coefficient
 
 
 class Outbox(NamedTuple):
     """The messages of one agent in one round, for frames and for the journal."""
 
     sizes: tuple[int, ...]  # numbers in a message of each exchange
-    payloads: Mapping[int, Payload]  # by receiver; other agents get no message
+    payloads: dict[int, Payload]  # by receiver; other agents get no message
+
+
+class Sending(NamedTuple):
+    """The messages of an exchange, in some iterations."""
+
+    asked: Push | Pull
+    receivers: tuple[int, ...]
+    of: tuple[int, ...]  # numbers of the known vectors
+    # (iterations, rows, known vectors); Push: a row for each receiver and the whole; Pull: one
+    weights: NDArray[np.float64]
+    own_weight: float | None  # of a Pull
+    awake: NDArray[np.bool_] | None  # (iterations, receivers), where links take turns
 
 
 class OpenRound(NamedTuple):
     """A round whose messages are known and whose sums are not."""
 
-    asked: tuple[Push | Pull, ...]
+    sendings: Sequence[Sending]  # one for each exchange
     outbox: Outbox
     own: tuple[Vector, ...]  # the own share of each exchange
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether links take turns in this round, and all links of this agent sleep."""
+        return not self.outbox.payloads and all(s.awake is not None for s in self.sendings)
 
-def open_round(agent: SingleAgent, asked: Round) -> OpenRound:
-    """Compute the messages of a round."""
-    every = exchanges(asked)
-    sent = [_pull(agent, e) if isinstance(e, Pull) else _push(agent, e) for e in every]
+
+def weights_of(rows: Sequence[Parts], ahead: int) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+    """The known vectors that the rows combine, and their weights (ahead, rows, known vectors)."""
+    of = tuple(sorted({n for parts in rows for n in parts}))
+    weights = np.zeros((ahead, len(rows), len(of)))
+    for r, parts in enumerate(rows):
+        for n, numbers in parts.items():
+            weights[:, r, of.index(n)] = numbers
+    return of, weights
+
+
+def sending_of(
+    agent: SingleAgent, exchange: Push | Pull, parts_of: Callable[[Any], Parts]
+) -> Sending:
+    """The sending of an exchange; `parts_of` tells a vector's combination of known ones."""
+    if isinstance(exchange, Pull):
+        matrix = exchange.matrix
+        one = weights_of([parts_of(exchange.vector)], agent.ahead)
+        receivers = agent.receivers(matrix.links)
+        return Sending(exchange, receivers, *one, agent.own_weight(matrix), None)
+    links = exchange.terms.links
+    receivers = agent.receivers(links)
+    rows: list[dict[int, Numbers]] = [{} for _ in (*receivers, "whole")]
+
+    def add(row: dict[int, Numbers], parts: Parts, weight: Numbers) -> None:
+        for n, numbers in parts.items():
+            row[n] = row.get(n, 0.0) + weight * numbers
+
+    for matrix, vector in exchange.terms.parts:
+        if type(vector) is Parcel:
+            own, out = vector
+            add(rows[-1], parts_of(own), 1.0)
+            for i in range(len(receivers)):
+                share = parts_of(out[i : i + 1])
+                add(rows[i], share, 1.0)
+                add(rows[-1], share, 1.0)  # the own share of such a split is given without it
+            continue
+        parts = parts_of(vector)
+        add(rows[-1], parts, 1.0)
+        if matrix.links is not Links.NONE:
+            for row, weight in zip(rows, agent.column(matrix, links), strict=False):
+                add(row, parts, weight)
+    awake = None
+    if exchange.over is not None:
+        awake = np.broadcast_to(exchange.over[:, 0].T > 0, (agent.ahead, len(receivers)))
+    return Sending(exchange, receivers, *weights_of(rows, agent.ahead), None, awake)
+
+
+def open_round(sendings: Sequence[Sending], known: Sequence[Vector], at: int) -> OpenRound:
+    """Compute the messages of a round from the known vectors; `at` is the place of the iteration
+    among those of the sendings.
+    """
+    sent = [_send(sending, known, at) for sending in sendings]
     own = tuple([stays for _, stays in sent])
-    sizes = tuple([len(stays) for stays in own])
     if len(sent) == 1:
         payloads: dict[int, Payload] = {i: (message,) for i, message in sent[0][0].items()}
     else:
         receivers = sorted({i for messages, _ in sent for i in messages})
         payloads = {i: tuple([messages.get(i) for messages, _ in sent]) for i in receivers}
-    return OpenRound(every, Outbox(sizes, payloads), own)
+    return OpenRound(sendings, Outbox(tuple(map(len, own)), payloads), own)
+
+
+def _send(sending: Sending, known: Sequence[Vector], at: int) -> tuple[dict[int, Vector], Vector]:
+    """The messages by receiver, and the own share."""
+    _, receivers, of, weights, own_weight, awake = sending
+    vectors = [known[n] for n in of]
+    if own_weight is not None:  # a Pull: one vector, which the receivers weigh
+        message = combine(weights[at, 0].tolist(), vectors)
+        return dict.fromkeys(receivers, message), own_weight * message
+    messages, own = divide(weights[at], vectors)
+    sent = dict(zip(receivers, messages, strict=True))
+    if awake is not None:
+        sent = {i: sent[i] for i, is_awake in zip(receivers, awake[at], strict=True) if is_awake}
+    return sent, own
 
 
 def close_round(
@@ -61,101 +136,12 @@ def close_round(
     me = agent.local.number
     senders = sorted((*inbox, me))
     sums: list[Vector] = []
-    for e, exchange in enumerate(opened.asked):
-        came = [opened.own[e] if j == me else inbox[j][e] for j in senders]
-        if isinstance(exchange, Pull):
-            row = agent.row(exchange.matrix)
-            weighed = [(row.get(j, 1.0), u) for j, u in zip(senders, came, strict=True)]
-            parts = {id(u): (weight, u) for weight, u in weighed if u is not None}
-            sums.append(Combination(len(opened.own[e]), parts).vector)
+    for e, (sending, own) in enumerate(zip(opened.sendings, opened.own, strict=True)):
+        came = {j: own if j == me else inbox[j][e] for j in senders}
+        here = {j: u for j, u in came.items() if u is not None}
+        if isinstance(sending.asked, Pull):
+            row = agent.row(sending.asked.matrix)
+            sums.append(combine([row.get(j, 1.0) for j in here], [*here.values()]))
         else:
-            sums.append(_sum([u for u in came if u is not None]))
+            sums.append(total([*here.values()]))
     return tuple(sums)
-
-
-def answer(asked: Push | Pull, total: Vector) -> Array:
-    """The sum of an exchange, in the form that a step expects."""
-    is_number = isinstance(asked, Push) and asked.scalar
-    return total.reshape(1, -1, 1) if is_number else Combination.of(total)
-
-
-def is_asleep(opened: OpenRound) -> bool:
-    """Whether links take turns in this round, and all links of this agent sleep."""
-    return not opened.outbox.payloads and all(
-        getattr(exchange, "over", None) is not None for exchange in opened.asked
-    )
-
-
-def _pull(agent: SingleAgent, exchange: Pull) -> _Sent:
-    """The messages and the own share of a Pull: one vector, which the receivers weigh."""
-    message = late(exchange.vector).vector
-    own = agent.own_weight(exchange.matrix) * message
-    return dict.fromkeys(agent.receivers(exchange.matrix.links), message), own
-
-
-class _Term(NamedTuple):
-    """One product of a Push; without weights and shares, the matrix is I."""
-
-    vector: Combination
-    weights: list[float] | None  # by receiver
-    shares: NDArray[np.float64] | None = None  # (receivers, d)
-
-
-def _push(agent: SingleAgent, exchange: Push) -> _Sent:
-    """The messages and the own share of a Push: columns add up to one, so the rest is own."""
-    links = exchange.terms.links
-    terms: list[_Term] = []
-    for matrix, vector in exchange.terms.parts:
-        if type(vector) is Parcel:
-            own, out = vector
-            terms.append(_Term(late(own), None, out[:, :, 0]))
-        else:
-            weights = None if matrix.links is Links.NONE else agent.column(matrix, links)
-            terms.append(_Term(late(vector), weights))
-    receivers, dim = agent.receivers(links), terms[0].vector.dim
-    found = _long(terms, receivers, dim) if is_long(dim) else _divided(terms, len(receivers), _ALL)
-    messages, own = found
-    if exchange.over is None:
-        return dict(zip(receivers, messages, strict=True)), own
-    awake = (np.asarray(exchange.over).ravel() > 0).tolist()
-    every = zip(receivers, messages, awake, strict=True)
-    return {i: message for i, message, is_awake in every if is_awake}, own
-
-
-def _divided(terms: list[_Term], n_receivers: int, where: slice) -> tuple[list[Vector], Vector]:
-    """One piece of every message, and of the own share."""
-    parts = [term.vector.piece(where) for term in terms]
-    rest = _sum(parts) if len(parts) > 1 else parts[0].copy()
-    messages: list[Vector] = []
-    for i in range(n_receivers):
-        shares: list[Vector] = []
-        for part, (_, weights, given) in zip(parts, terms, strict=True):
-            if weights is not None:
-                shares.append(part * weights[i])
-            elif given is not None:
-                shares.append(given[i, where])
-                rest += shares[-1]  # the own share of such a split is given without it
-        message = _sum(shares)
-        rest -= message
-        messages.append(message)
-    return messages, rest
-
-
-def _long(terms: list[_Term], receivers: tuple[int, ...], dim: int) -> tuple[Any, Vector]:
-    """The messages (receivers, d) and the own share (d,) of long vectors, piece by piece."""
-    messages, own = np.empty((len(receivers), dim)), np.empty(dim)
-    for where in pieces(dim):
-        found, own[where] = _divided(terms, len(receivers), where)
-        for row, message in zip(messages, found, strict=True):
-            row[where] = message
-    return messages, own
-
-
-def _sum(vectors: list[Vector]) -> Vector:
-    """The sum from the first to the last; none of them is changed."""
-    if len(vectors) == 1:
-        return vectors[0]
-    found = vectors[0] + vectors[1]
-    for vector in vectors[2:]:
-        found += vector
-    return found

@@ -6,44 +6,41 @@ stepsizes and splits with it (privacy/replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import Combination, late
 from hushgrad.agent.local import Local, LocalWeights
 from hushgrad.agent.view import AgentView, Slots
 from hushgrad.draws import ONCE, Stream
 from hushgrad.exchange import Array, Columns, Lazy, Links, Matrix, Public, Square
 
-# Draws for hundreds of iterations need no more NumPy calls than draws for one, so draw ahead.
-_AHEAD = 256  # iterations
-_MOST_AHEAD = 65_536  # numbers, half a megabyte, if one iteration draws many
-
 
 class SingleAgent(AgentView):
-    """The view of one agent; its vectors are (1, d, 1)."""
+    """The view of one agent, in one iteration or in several at once.
+
+    Iterations take the place of the trials: a vector is (1, d, 1), the numbers of `ahead`
+    iterations are (1, 1, ahead).
+    """
 
     xp = np
     ones = np.ones((1, 1, 1))
 
-    def __init__(self, local: Local, k: int = 0):
-        self.local = local
+    def __init__(self, local: Local, k: int = 0, *, ahead: int = 1):
+        self.local, self.ahead = local, ahead
         self._receivers = {Links.NONE: (), **local.receivers}
-        self._known_slots: dict[Links, Slots] = {}
         self._kept: dict[object, Any] = {}
-        self._drawn: dict[object, tuple[int, NDArray[np.float64]]] = {}
-        self._numbers: dict[tuple[Stream, int, bool], tuple[int, Sequence[float]]] = {}
         self.bind(k)
 
     def bind(self, k: int) -> None:
-        """Go to iteration k."""
-        self.k, self.counter = float(k), k
+        """Go to iteration k, and to those after it if the view sees several."""
+        self.counter = (np.arange(self.ahead) + k).astype(np.uint32)
+        self.k = float(k) if self.ahead == 1 else self.counter.astype(np.float64)[None, None]
 
     def gradient(self, x: Array) -> Array:
-        return Combination.of(np.asarray(self.local.gradient(late(x).vector), np.float64))
+        return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
 
     def kept[T](self, key: object, make: Callable[[], T]) -> T:
         try:
@@ -58,50 +55,18 @@ class SingleAgent(AgentView):
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
     ) -> Array:
         del links  # this agent is the sender on all links
-        return self._drawn_ahead((stream, slots.tobytes()), stream, slots, once=once)
+        if not once:
+            return self._uniforms(stream, self.counter, slots)
+        when = np.array([ONCE], np.uint32)
+        return self.kept((stream, slots.tobytes()), lambda: self._uniforms(stream, when, slots))
 
-    def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
-        """u at these slots; `address` is a short key for stream and slots."""
-        if once:
-            return self.kept((address, ONCE), lambda: self._uniforms(stream, ONCE, 1, slots)[0])
-        k = self.counter
-        start, block = self._drawn.get(address, (k, ()))
-        if not start <= k < start + len(block):
-            ahead = max(1, min(_AHEAD, _MOST_AHEAD // max(1, slots.size)))
-            start = k - k % ahead
-            block = self._uniforms(stream, start, ahead, slots)
-            self._drawn[address] = start, block
-        return block[k - start]
-
-    def _uniforms(self, stream: Stream, start: int, ahead: int, slots: Any) -> Array:
-        """(ahead, *slots) from iteration `start` on."""
-        when = (np.arange(ahead) + start).astype(np.uint32)
-        return self.local.draws.uniforms(stream, when, slots.ravel()).reshape(ahead, *slots.shape)
-
-    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Any:
-        """u as a plain number: arithmetic with an array of one number costs ten times as much."""
-        when = ONCE if once else self.counter
-        start, numbers = self._numbers.get((stream, slot, once), (0, ()))
-        if not start <= when < start + len(numbers):
-            ahead = 1 if once else _AHEAD
-            start = when - when % ahead
-            drawn = self._uniforms(stream, start, ahead, np.array([slot], np.uint32))
-            numbers = drawn.ravel().tolist()
-            self._numbers[stream, slot, once] = start, numbers
-        return numbers[when - start]
-
-    def link_uniforms(
-        self, stream: Stream, links: Links = Links.GRAPH, *, once: bool = False
-    ) -> tuple[Array, Array]:
-        known = self._slots(links)
-        slots = self.kept((stream, links), lambda: np.concatenate([known.own, known.out]))
-        every = self._drawn_ahead((stream, links), stream, slots, once=once)
-        return every[:1], every[1:]
+    def _uniforms(self, stream: Stream, when: NDArray[np.uint32], slots: Any) -> Array:
+        """u at slots (·, ·, 1), for each of these iterations in place of a trial."""
+        drawn = self.local.draws.uniforms(stream, when, slots.ravel())  # (when, slots)
+        return drawn.T.reshape(*slots.shape[:2], len(when))
 
     def _slots(self, links: Links) -> Slots:
-        if links not in self._known_slots:
-            self._known_slots[links] = self._count_slots(links)
-        return self._known_slots[links]
+        return self.kept(links, lambda: self._count_slots(links))
 
     def _count_slots(self, links: Links) -> Slots:
         me, receivers = self.local.number, np.array(self.local.receivers[links], np.int64)
@@ -143,16 +108,13 @@ class SingleAgent(AgentView):
 
     # ---- weights
 
-    def column(self, matrix: Matrix, links: Links) -> list[float]:
-        """The weight for every agent that these links reach; 0 if the matrix has no such entry."""
+    def column(self, matrix: Matrix, links: Links) -> NDArray[np.float64]:
+        """The weights (receivers, iterations or 1) of a matrix; 0 if it has no such entry."""
         if isinstance(matrix, Columns):
             assert matrix.links is links
-            return matrix.out.ravel().tolist()
-        return self.kept((matrix, links), lambda: self._public_column(matrix, links))
-
-    def _public_column(self, matrix: Matrix, links: Links) -> list[float]:
+            return matrix.out[:, 0]
         out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
-        return [factor * out.get(i, 0.0) for i in self._receivers[links]]
+        return np.array([[factor * out.get(i, 0.0)] for i in self._receivers[links]])
 
     def own_weight(self, matrix: Matrix) -> float:
         """This agent's weight of its own vector in a public matrix."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrad.draws import ONCE, Stream, uniforms
+from hushgrad.draws import Stream
 from hushgrad.exchange import IDENTITY, Array, Columns, Lazy, Links, Public, Shares, Terms
 
 
@@ -52,19 +52,6 @@ class AgentView(abc.ABC):
     def gradient(self, x: Array) -> Array:
         """g_i(x_i) of every agent, with its mask."""
 
-    def _key(self, stream: Stream) -> tuple[Any, Any]:
-        """(agents, 1, trials) words of the agents' keys, if draws come from keys."""
-        raise NotImplementedError
-
-    def _link_key(self, stream: Stream, links: Links) -> tuple[Any, Any]:
-        """(out-slots, 1, trials) words of the senders' keys."""
-        k0, k1 = self._key(stream)
-        return self.to_links(k0, links), self.to_links(k1, links)
-
-    def _public_key(self) -> tuple[Any, Any]:
-        """(1, 1, trials) words of the key that everyone knows."""
-        raise NotImplementedError
-
     @abc.abstractmethod
     def _slots(self, links: Links) -> Slots: ...
 
@@ -95,16 +82,11 @@ class AgentView(abc.ABC):
 
     # ---- draws
 
+    @abc.abstractmethod
     def _draw(
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
     ) -> Array:
         """u at these slots of each agent's stream or, with links, of each out-slot's sender."""
-        if stream is Stream.COIN:
-            k0, k1 = self._public_key()
-        else:
-            k0, k1 = self._key(stream) if links is None else self._link_key(stream, links)
-        when = self.xp.zeros_like(k0) + (np.uint32(ONCE) if once else self.counter)
-        return uniforms((k0, k1), (when, slots))
 
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
         """u ∈ (0, 1] for each agent, fresh in each iteration or once for the run."""

@@ -144,13 +144,16 @@ class Private(Stepping):
     """A method of the PDG family: private deviations of λ, a private split B, masks.
 
     `design` fills in the parameters that the user leaves open. ``"paper"`` takes deviations ϱ/k²
-    and fresh splits. ``"recommended"`` takes parts that do not keep fluctuating, and zero-sum masks
-    of the objective.
+    and fresh splits. ``"recommended"`` takes parts that do not keep fluctuating, zero-sum masks of
+    the objective, and stages (hushgrad.agent.stages): one if all f_i are quadratic, else eight. A
+    stage uses the Hessian at its start, or with curvature="fixed" a bound of all Hessians.
     """
 
     design: Design = "paper"
     split: Split | None = None  # None here, in masks or in stepsize.deviation: the design's
     masks: ZeroSum | None = None
+    stages: int | None = None  # of masked quadratic models; 0: none; None: the design's
+    curvature: Literal["newton", "fixed"] = "newton"  # of the models
 
     undirected = True
     cites = (PAPER,)
@@ -166,6 +169,28 @@ class Private(Stepping):
         if self.split is not None:
             check_split(self.split, name)
         check_masks(self.masks, name)
+        self._check_stages()
+
+    def _check_stages(self) -> None:
+        name, stages = type(self).__name__, self.stages
+        if self.curvature not in ("newton", "fixed"):
+            raise AlgorithmError(
+                f'{name} has the curvatures "newton" and "fixed", but curvature = '
+                f"{self.curvature!r}."
+            )
+        is_count = isinstance(stages, int) and not isinstance(stages, bool) and stages >= 0
+        if stages is not None and not is_count:
+            raise AlgorithmError(
+                f"{name} runs in a whole number of stages, but stages = {stages!r}. Leave it out: "
+                "the design knows how many."
+            )
+        if stages == 0 and self.design == "recommended":
+            raise AlgorithmError(
+                'design="recommended" promises that messages tell nothing but a masked statistic, '
+                f"which needs stages, but {name} has stages = 0. Leave stages out, or name the "
+                "parts without the design: masks=hg.masks.zero_sum(), "
+                "split=hg.splits.private_constant(own=0.45)."
+            )
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -184,10 +209,10 @@ class Private(Stepping):
         """The masks that drivers add to the agents' gradients."""
         return _DESIGNS[self.design].masks if self.masks is None else self.masks
 
-    def mask_sizes(self, dim: int, eta: float | None) -> Sizes:
-        """The sizes of the masks on a network with this η; None: η is unknown."""
+    def mask_sizes(self, dim: int, eta: float | None, scale: float | None = None) -> Sizes:
+        """The sizes of the masks on a network with this η; None: η or the scale is unknown."""
         masks = self.masking or zero_sum(linear=0, quadratic=0)
-        return masks.sizes(dim, lam=float(self.schedule.base(1.0)), eta=eta)
+        return masks.sizes(dim, lam=float(self.schedule.base(1.0)), eta=eta, scale=scale)
 
     @property
     def label(self) -> str:

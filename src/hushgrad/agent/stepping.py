@@ -1,0 +1,204 @@
+"""A step of one agent as a generator of rounds: traced if the step is linear, else as it is.
+
+A step is linear in its vectors: [messages, whole, next state] = C(k) · [state, gradients, sums],
+where the small matrix C(k) depends on k, weights and draws alone. So the step's own lines run once
+for many iterations: k and the draws of all of them take the place of the trials, as in the
+simulator, and vectors are `Combination`s, which only note coefficients. The plan that comes out
+holds C(k) of every iteration. A step that is not linear (a quotient of vectors, a norm, a branch
+that depends on k) cannot be traced, and runs with arrays in every iteration.
+
+The step machine (machine.py) uses `traced`, `as_traced` and `as_it_is`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrad.agent.local import Local
+from hushgrad.agent.rounds import (
+    Numbers,
+    OpenRound,
+    Parts,
+    Sending,
+    open_round,
+    sending_of,
+    weights_of,
+)
+from hushgrad.agent.single import SingleAgent
+from hushgrad.agent.vectors import Vector, combine
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.exchange import Array, Step, exchanges, reply
+
+type Rounds = Generator[OpenRound, tuple[Vector, ...], list[Vector]]  # returns the next state
+
+AHEAD = 256  # iterations of a plan
+_MOST = 65_536  # weights of one vector in a plan: half a megabyte, if an agent has many links
+
+
+class Combination:
+    """Σ_n c_n v_n: a vector of a step that is traced, as far as the step sees it."""
+
+    __slots__ = ("parts",)
+    __array_ufunc__ = None  # numpy then leaves `array * combination` to `__rmul__`
+
+    def __init__(self, parts: Parts):
+        self.parts = parts
+
+    def __add__(self, other: object) -> Combination:
+        if not isinstance(other, Combination):
+            return NotImplemented
+        mine, theirs = self.parts, other.parts
+        return Combination({n: mine.get(n, 0.0) + theirs.get(n, 0.0) for n in {**mine, **theirs}})
+
+    def __sub__(self, other: object) -> Combination:
+        return self + -other if isinstance(other, Combination) else NotImplemented
+
+    def __neg__(self) -> Combination:
+        return -1.0 * self
+
+    def __mul__(self, other: object) -> Combination:
+        number = _number(other)
+        return Combination({n: number * c for n, c in self.parts.items()})
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> Combination:
+        number = _number(other)
+        return Combination({n: c / number for n, c in self.parts.items()})
+
+    def __bool__(self) -> bool:
+        raise TypeError("a step that looks at its vectors cannot be traced")
+
+    __eq__ = None  # type: ignore[assignment]  # its identity would be no answer
+
+
+def _number(value: Any) -> Numbers:
+    """A number, or (iterations,) numbers; TypeError for a vector."""
+    if isinstance(value, (float, int)):
+        return value
+    if isinstance(value, np.ndarray) and (value.ndim == 0 or value.shape[:2] == (1, 1)):
+        return value.reshape(-1)
+    raise TypeError(f"a step that multiplies a vector by {type(value).__name__} cannot be traced")
+
+
+class _Tracer(SingleAgent):
+    """The view of a step that is traced. The known vectors have numbers, in the order in which the
+    step comes to know them.
+    """
+
+    def __init__(self, local: Local, k: int, *, ahead: int):
+        super().__init__(local, k, ahead=ahead)
+        self.n_known = 0
+        self.points: list[Combination] = []  # of gradients, since the last round
+
+    def know(self) -> Combination:
+        """One more known vector."""
+        self.n_known += 1
+        return Combination({self.n_known - 1: 1.0})
+
+    def gradient(self, x: Array) -> Array:
+        self.points.append(x)
+        return self.know()
+
+
+class Recipe(NamedTuple):
+    """A vector that is a combination of known ones, in some iterations."""
+
+    of: tuple[int, ...]  # numbers of the known vectors
+    weights: list[list[float]]  # by iteration
+
+    @classmethod
+    def to(cls, vector: Combination, ahead: int) -> Recipe:
+        of, weights = weights_of([vector.parts], ahead)
+        rows = weights[:, 0]
+        if (rows == rows[0]).all():  # as most: one list serves all iterations
+            return cls(of, [rows[0].tolist()] * ahead)
+        return cls(of, rows.tolist())
+
+    def computed(self, known: Sequence[Vector], at: int) -> Vector:
+        """The vector in the iteration at this place."""
+        return combine(self.weights[at], [known[n] for n in self.of])
+
+
+class _Stage(NamedTuple):
+    """A part of a step: the gradients that it evaluates, then a round or the end."""
+
+    points: list[Recipe]
+    sendings: list[Sending]
+
+
+class Plan(NamedTuple):
+    """The rounds of some iterations, and their next states."""
+
+    iterations: range
+    stages: list[_Stage]
+    end: list[Recipe]
+
+
+def traced(algorithm: Algorithm, local: Local, state: type[Any], k: int) -> Plan | None:
+    """The plan of iteration k and its neighbours; None if the step cannot be traced.
+
+    An error in the step's own lines shows when the step runs as it is.
+    """
+    most_links = max(map(len, local.receivers.values()))
+    ahead = max(2, min(AHEAD, _MOST // (1 + most_links)))
+    start = k - k % ahead
+    try:
+        with np.errstate(all="ignore"):  # of iterations that may never come
+            return _trace(algorithm, local, state, range(start, start + ahead))
+    except Exception:
+        return None
+
+
+def _trace(algorithm: Algorithm, local: Local, state: type[Any], iterations: range) -> Plan:
+    agent = _Tracer(local, iterations.start, ahead=len(iterations))
+    step = algorithm.step(agent, state(*[agent.know() for _ in state._fields]))
+    stages: list[_Stage] = []
+
+    def stage(sendings: list[Sending]) -> None:
+        points, agent.points = agent.points, []
+        stages.append(_Stage([Recipe.to(x, agent.ahead) for x in points], sendings))
+
+    try:
+        asked = next(step)
+        while True:
+            every = exchanges(asked)
+            stage([sending_of(agent, e, lambda vector: vector.parts) for e in every])
+            asked = step.send(reply(asked, tuple([agent.know() for _ in every])))
+    except StopIteration as stop:
+        stage([])
+        return Plan(iterations, stages, [Recipe.to(u, agent.ahead) for u in stop.value])
+
+
+def as_traced(plan: Plan, local: Local, k: int, state: Sequence[Vector]) -> Rounds:
+    """Run iteration k by its plan."""
+    known, at = list(state), k - plan.iterations.start
+    for points, sendings in plan.stages:
+        for point in points:
+            gradient = local.gradient(point.computed(known, at))
+            known.append(np.asarray(gradient, np.float64))
+        if sendings:
+            known += yield open_round(sendings, known, at)
+    return [recipe.computed(known, at) for recipe in plan.end]
+
+
+def as_it_is(agent: SingleAgent, step: Step[Any]) -> Rounds:
+    """Run a step on arrays (1, d, 1)."""
+    try:
+        asked = next(step)
+        while True:
+            known: list[Vector] = []
+
+            def parts_of(vector: Array, known: list[Vector] = known) -> Parts:
+                known.append(np.asarray(vector, np.float64)[0, :, 0])
+                return {len(known) - 1: 1.0}
+
+            every = exchanges(asked)
+            sendings = [sending_of(agent, exchange, parts_of) for exchange in every]
+            sums = yield open_round(sendings, known, 0)
+            asked = step.send(reply(asked, tuple([u[None, :, None] for u in sums])))
+    except StopIteration as stop:
+        return [np.asarray(u, np.float64)[0, :, 0] for u in stop.value]
