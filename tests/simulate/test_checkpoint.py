@@ -17,6 +17,7 @@ from support import cases
 from support.studies import study_text
 
 Q = cases.Quadratics()
+# a state of one vector and one of several; the others are studies
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
 
 
@@ -47,7 +48,11 @@ def interrupting(after):
     return watch
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.label)
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(a, marks=[pytest.mark.slow] * (n > 1)) for n, a in enumerate(ALGORITHMS)],
+    ids=lambda a: a.label,
+)
 def test_a_run_that_was_interrupted_continues_bit_for_bit(algorithm, tmp_path):
     metrics = {"mean": lambda x, p: x.mean((1, 2))}
     whole = run(algorithm, metrics=metrics)

@@ -27,6 +27,11 @@ def gradient_of(loss: Function) -> Function:
     return optional("jax", "sim").grad(loss)
 
 
+def hessian_of(gradient: Function) -> Function:
+    """∇²loss (d, d) as a NumPy function of θ (d,) and one agent's data."""
+    return in_float64(optional("jax", "sim").jacfwd(gradient))
+
+
 def over_thetas(function: Function) -> Function:
     """`function` of θ (n, d) and one agent's data."""
     return optional("jax", "sim").vmap(function, (0, None))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.errors import ProblemError
 
@@ -30,7 +30,8 @@ class AgentsData:
     `Problem` makes it of the data that a user gives, and asks it for the parts.
     """
 
-    def __init__(self, data: Any, *, per_trial: bool) -> None:
+    def __init__(self, data: Any, *, per_trial: bool, numbers: ArrayLike | None = None) -> None:
+        """`numbers` are those of the trials, ascending; by default 0, 1, 2, …"""
         if isinstance(data, list) and per_trial:
             count = len(cast("list[Any]", data))
             raise ProblemError(
@@ -44,7 +45,8 @@ class AgentsData:
             else stacked_groups(data, per_trial=per_trial)
         )
         lead = next(iter(leaves(self.groups[0].data).values())).shape
-        self.n_trials: int | None = lead[0] if per_trial else None
+        self._numbers = np.arange(lead[0]) if numbers is None else np.asarray(numbers, np.int64)
+        self.n_trials: int | None = int(self._numbers[-1]) + 1 if per_trial else None
         self.n_agents = sum(len(group.agents) for group in self.groups)
         self._place = {
             int(i): (g, n)
@@ -55,7 +57,11 @@ class AgentsData:
     @property
     def trials(self) -> list[int] | list[None]:
         """The trials that have data of their own; [None] where all have the same."""
-        return [None] if self.n_trials is None else list(range(self.n_trials))
+        return [None] if self.n_trials is None else self._numbers.tolist()
+
+    def places(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the data of these trials stand on the axis of the trials."""
+        return np.searchsorted(self._numbers, trials)
 
     def as_given(self) -> Any:
         """A stacked pytree, or a list of one for each agent."""
@@ -83,12 +89,13 @@ class AgentsData:
         """The data of every group, leaves (n, ...), in one trial."""
         if self.n_trials is None:
             return tuple(group.data for group in self.groups)
-        if trial is None or not 0 <= trial < self.n_trials:
+        if trial is None or trial not in self._numbers:
             raise ProblemError(
                 "Every trial of this problem has its own data, so trial= is a number from 0 to "
                 f"{self.n_trials - 1}, but it is {trial!r}."
             )
-        return tuple(map_leaves(lambda _, leaf: leaf[trial], g.data) for g in self.groups)
+        place = self.places(np.array(trial))
+        return tuple(map_leaves(lambda _, leaf: leaf[place], g.data) for g in self.groups)
 
     def of_trials(self) -> list[Any]:
         """The data in the form it was given, of every trial."""

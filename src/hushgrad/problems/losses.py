@@ -63,6 +63,58 @@ def huber_gradient(theta: Any, data: Any) -> Any:
     return X.T @ (data["weight"] * clipped) + data["penalty"] * theta
 
 
+def squares_curvature(theta: Any, before: Any, data: Any) -> Vector:
+    del theta, before
+    return _curvature(np.ones(len(data["X"])), data)
+
+
+def logistic_curvature(theta: Any, before: Any, data: Any) -> Vector:
+    """The Hessian at θ, and a safe one for rows that a Newton step has thrown far off.
+
+    A row with a margin far below zero pulls with all its force, but its second derivative vanishes.
+    Many such rows would let a Newton step overshoot. If the last step moved such a row by more than
+    1, its weight is tanh(z/2)/2z, with which the quadratic model lies above the loss everywhere
+    (Jaakkola and Jordan). Near θ* no row moves that far, and the Hessian is exact.
+    """
+    z = data["X"] @ theta
+    weight = np.exp(-np.logaddexp(0.0, z) - np.logaddexp(0.0, -z))
+    if before is not None:
+        is_thrown = (data["y"] * z < 0) & (np.abs(z - data["X"] @ before) > 1.0)
+        size = np.maximum(np.abs(z), 1e-6)
+        weight = np.where(is_thrown, np.tanh(size / 2) / (2 * size), weight)
+    return _curvature(weight, data)
+
+
+def logistic_majorised(theta: Any, before: Any, data: Any) -> Vector:
+    """¼ XᵀX: no second derivative of the loss is larger, at any θ."""
+    del theta, before
+    return _curvature(np.full(len(data["X"]), 0.25), data)
+
+
+def huber_curvature(theta: Any, before: Any, data: Any) -> Vector:
+    """A row within delta weighs 1. An outlier weighs delta/|r| until the steps become short.
+
+    With the weight delta/|r| the quadratic model lies above the loss, so steps cannot diverge. The
+    weight falls to 0, the second derivative, as the last step becomes short against the distance
+    from the kink.
+    """
+    size = np.abs(data["X"] @ theta - data["y"])
+    delta = data["delta"]
+    beyond = size - delta
+    safe = delta / np.maximum(size, delta)
+    if before is None:
+        return _curvature(safe, data)
+    moved = np.abs(data["X"] @ (theta - before))
+    part = np.minimum(1.0, moved / np.maximum(beyond, 1e-300))
+    return _curvature(np.where(beyond <= 0, 1.0, safe * part), data)
+
+
+def _curvature(weight: Vector, data: Any) -> Vector:
+    """Xᵀ diag(weight) X + diag(penalty), (d, d); `weight` (n,) is ∂²ℓ/∂(xᵀθ)² or above it."""
+    X = data["X"]
+    return X.T @ ((weight * data["weight"])[:, None] * X) + np.diag(data["penalty"])
+
+
 def squares_solution(data: Any) -> Vector:
     held = data["weight"] > 0
     return least_squares(data["X"][held], data["y"][held], data["penalty"].sum(axis=0))
@@ -147,15 +199,37 @@ class RowLoss:
     solution: Callable[[Any], Vector]  # of all agents' data
     smoothness: Callable[[Any], float]
     strong_convexity: Callable[[Any], float]
+    curvature: Callable[[Any, Any, Any], Vector]  # of θ, θ a stage before or None, one agent's data
+    majorised: Callable[[Any, Any, Any], Vector]  # the same at every θ, and never too small
 
 
 SQUARES = RowLoss(
-    squares, squares_gradient, squares_solution, squares_smoothness, squares_strong_convexity
+    squares,
+    squares_gradient,
+    squares_solution,
+    squares_smoothness,
+    squares_strong_convexity,
+    squares_curvature,
+    squares_curvature,
 )
 LOGISTIC = RowLoss(
-    logistic, logistic_gradient, logistic_solution, logistic_smoothness, smallest_penalty
+    logistic,
+    logistic_gradient,
+    logistic_solution,
+    logistic_smoothness,
+    smallest_penalty,
+    logistic_curvature,
+    logistic_majorised,
 )
-HUBER = RowLoss(huber, huber_gradient, huber_solution, squares_smoothness, smallest_penalty)
+HUBER = RowLoss(
+    huber,
+    huber_gradient,
+    huber_solution,
+    squares_smoothness,
+    smallest_penalty,
+    huber_curvature,
+    squares_curvature,
+)
 
 
 def _namespace(*arrays: Any) -> Any:

@@ -16,6 +16,7 @@ from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
 from hushgrad.problems.data import AgentsData
+from hushgrad.problems.models import Curvature, Hessian, safeguarded
 from hushgrad.problems.shapes import check_output, infer_dim
 
 type Loss = Callable[[Any, Any], Any]  # θ (d,), one agent's data → scalar
@@ -35,6 +36,8 @@ class Problem:
     solution          θ*: an array (d,), or (trials, d); or a function of the data (of one trial)
     smoothness, strong_convexity
                       what the methods of these names return: a number, or a function of the data
+    hessian           ∇²loss by hand, of θ and one agent's data, in NumPy; without it, autodiff
+    quadratic         whether every f_i is quadratic, so that one stage is enough for a private run
     per_trial         leaves lead with (trials, agents): every Monte Carlo trial has its own problem
 
     Data is copied, floats as float64, and read-only. A gradient that computes with NumPy is used
@@ -57,12 +60,20 @@ class Problem:
         solution: ArrayLike | Callable[[Any], ArrayLike] | None = None,
         smoothness: float | Callable[[Any], float] | None = None,
         strong_convexity: float | Callable[[Any], float] | None = None,
+        hessian: Hessian | None = None,
+        quadratic: bool = False,
         per_trial: bool = False,
         name: str = "custom",
+        curvature: Curvature | None = None,
+        trial_numbers: ArrayLike | None = None,
     ) -> None:
+        """`curvature` is for builders that know a better one than the Hessian, `trial_numbers` for
+        problems of a few trials out of many.
+        """
         self.name = name
+        self.is_quadratic = quadratic
         self.loss = loss
-        self._agents = AgentsData(data, per_trial=per_trial)
+        self._agents = AgentsData(data, per_trial=per_trial, numbers=trial_numbers)
         self.groups, self.n_trials = self._agents.groups, self._agents.n_trials
         self.n_agents = self._agents.n_agents
         self._gradient = gradient
@@ -80,6 +91,12 @@ class Problem:
         self._given_solution = solution
         self._given_smoothness = smoothness
         self._given_strong_convexity = strong_convexity
+        self._given_curvature, self._given_hessian = curvature, hessian
+        if hessian is not None and curvature is None:
+            check_output(
+                hessian, "hessian", (self.dim, self.dim), self.dim, samples, try_numpy=True
+            )
+            self._given_curvature = Curvature(safeguarded(hessian), None)
 
     def __repr__(self) -> str:
         trials = "" if self.n_trials is None else f", n_trials={self.n_trials}"
@@ -96,10 +113,25 @@ class Problem:
         function = self.loss if self._gradient is None else self._gradient
         return function, not self._numpy_gradient
 
+    @property
+    def curved(self) -> dict[str, Callable[..., Any]]:
+        """The functions behind the curvatures, as [objective] of an agent's file names them.
+
+        `hessian` of θ and data; or `curvature` and `majorised` of θ, θ one stage before and data.
+        """
+        if self._given_curvature is None or self._given_hessian is not None:
+            return {} if self._given_hessian is None else {"hessian": self._given_hessian}
+        newton, majorised = self._given_curvature
+        return {"curvature": newton} | ({} if majorised is None else {"majorised": majorised})
+
     @cached_property
     def gradient_function(self) -> Gradient:
         """∇loss as a function of θ (d,) and one agent's data: the hand-written one, or jax.grad."""
         return autodiff.gradient_of(self.loss) if self._gradient is None else self._gradient
+
+    def places(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where solutions and data of these trials stand, if every trial has its own."""
+        return self._agents.places(trials)
 
     def agent_data(self, i: int, trial: int | None = None) -> Any:
         """The data of agent i. `trial` matters (and is needed) only if every trial has its own."""
@@ -122,6 +154,24 @@ class Problem:
         held = autodiff.on_device(self._agents.copy_of_agent(i, trial))
         every = self._compiled_gradients
         return lambda thetas: every(np.asarray(thetas, np.float64), held)
+
+    def local_curvature(
+        self, i: int, trial: int | None = None, *, majorised: bool = False
+    ) -> Callable[[Vector, Vector | None], Vector]:
+        """The curvature of f_i for a stage, of θ (d,) and of θ one stage before, to (d, d).
+
+        It is the Hessian at θ, made larger where a step along the Hessian could overshoot. With
+        `majorised` it is a bound of the Hessian at every θ.
+        """
+        data = self._agents.copy_of_agent(i, trial)
+        given = self._curvature
+        curve = given.majorised if majorised else given.newton
+        if curve is None:
+            raise ProblemError(
+                f"A fixed curvature bounds the Hessian at every θ, but {self!r} has none. Use "
+                'curvature="newton", or hg.problems.logistic or huber.'
+            )
+        return lambda theta, before: np.asarray(curve(theta, before, data), np.float64)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
         """f_i as a function from NumPy θ (d,) to a float, knowing the data of agent i only."""
@@ -190,7 +240,8 @@ class Problem:
             found = np.array(given, np.float64)
         if self.n_trials is None and (given is None or callable(given)):
             found = found[0]
-        shape = (self.dim,) if self.n_trials is None else (self.n_trials, self.dim)
+        lead = () if self.n_trials is None else (len(self._agents.trials),)
+        shape = (*lead, self.dim)
         if found.shape != shape or not np.isfinite(found).all():
             raise ProblemError(
                 f"A solution is finite and of shape {shape}, but the given one has shape "
@@ -219,6 +270,12 @@ class Problem:
     @cached_property
     def _compiled_gradients(self) -> Gradient:
         return autodiff.in_float64(autodiff.over_thetas(self.gradient_function))
+
+    @cached_property
+    def _curvature(self) -> Curvature:
+        if self._given_curvature is None:
+            return Curvature(safeguarded(autodiff.hessian_of(self.gradient_function)), None)
+        return self._given_curvature
 
     @cached_property
     def _compiled_loss(self) -> Loss:

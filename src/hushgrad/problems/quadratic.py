@@ -118,6 +118,8 @@ def rendezvous(
         solution=_mean,
         smoothness=2.0,
         strong_convexity=2.0,
+        hessian=_distance_hessian,
+        quadratic=True,
         name="rendezvous",
     )
 
@@ -133,6 +135,8 @@ def _estimation(
         solution=_estimate,
         smoothness=_misfit_smoothness,
         strong_convexity=_misfit_strong_convexity,
+        hessian=_misfit_hessian,
+        quadratic=True,
         per_trial=M.ndim == 4,
         name="estimation",
     )
@@ -161,6 +165,11 @@ def _unrolled_gradient(theta: Any, data: Any) -> Any:
     return optional("jax.numpy", "sim").stack(entries)
 
 
+def _misfit_hessian(theta: Any, data: Any) -> NDArray[np.float64]:
+    M = data["M"]
+    return 2 * (M.T @ M + data["sigma"] * np.eye(len(theta)))
+
+
 def _estimate(data: Any) -> NDArray[np.float64]:
     M, d = data["M"], data["M"].shape[-1]
     return least_squares(M.reshape(-1, d), data["z"].ravel(), np.full(d, data["sigma"].sum()))
@@ -183,6 +192,11 @@ def _distance(theta: Any, data: Any) -> Any:
 
 def _distance_gradient(theta: Any, data: Any) -> Any:
     return 2 * (theta - data["p"])
+
+
+def _distance_hessian(theta: Any, data: Any) -> NDArray[np.float64]:
+    del data
+    return 2 * np.eye(len(theta))
 
 
 def _mean(data: Any) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from hushgrad.problems import datasets, losses
 from hushgrad.problems.checks import check_rows, check_size, pad
 from hushgrad.problems.datasets import DatasetOptions
 from hushgrad.problems.losses import RowLoss
+from hushgrad.problems.models import Curvature
 from hushgrad.problems.problem import Problem
 
 
@@ -102,6 +103,8 @@ def _problem(name: str, loss: RowLoss, data: dict[str, Any]) -> Problem:
         solution=loss.solution,
         smoothness=loss.smoothness,
         strong_convexity=loss.strong_convexity,
+        curvature=Curvature(loss.curvature, loss.majorised),
+        quadratic=loss is losses.SQUARES,
         name=name,
     )
 

@@ -35,6 +35,13 @@ def output_shape(
     return shape, False
 
 
+_SHAPES = {
+    "loss": "Sum it up.",
+    "gradient": "Return ∇loss, (d,).",
+    "hessian": "Return ∇²loss, (d, d).",
+}
+
+
 def infer_dim(loss: Function, agent: int, data: Any, *, try_numpy: bool) -> int:
     """The one axis length in an agent's data for which loss(θ, data) is a scalar."""
 
@@ -78,7 +85,7 @@ def check_output(
         if shape != expected:
             raise ProblemError(
                 f"The {what} must have the shape {expected}, but on agent {agent} it has {shape}. "
-                + ("Sum it up." if what == "loss" else "Return ∇loss, (d,).")
+                + _SHAPES[what]
             )
         with_numpy.append(is_numpy)
     return all(with_numpy)

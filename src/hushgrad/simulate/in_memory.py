@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,14 @@ from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.recording import AWAKE, TRACE, Recording
-from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
+from hushgrad.simulate.request import (
+    Outcome,
+    RunRequest,
+    Tamper,
+    apply_metric,
+    is_lost,
+    measure,
+)
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel, recorded_channel
 
@@ -34,8 +41,11 @@ class InMemoryNetwork:
         *,
         seed: int,
         trial: int,
+        stage: int = 0,
+        tamper: Tamper | None = None,
     ):
-        self.locals = local_agents(algorithm, problem, network, seed=seed, trial=trial)
+        self.tamper = tamper
+        self.locals = local_agents(algorithm, problem, network, seed=seed, trial=trial, stage=stage)
         self.agents = [StepMachine(algorithm, a, x0[a.number]) for a in self.locals]
         for agent in self.agents:
             agent.begin()
@@ -49,7 +59,7 @@ class InMemoryNetwork:
         """One iteration; gives {(sender, receiver): payload} of each of its rounds."""
         has_ended = False
         while not has_ended:
-            sent = [agent.outbox.payloads for agent in self.agents]
+            sent = [self._sent(j) for j in range(len(self.agents))]
             yield {(j, i): payload for j, out in enumerate(sent) for i, payload in out.items()}
             inboxes: list[dict[int, Payload]] = [{} for _ in self.agents]
             for j, out in enumerate(sent):
@@ -59,6 +69,14 @@ class InMemoryNetwork:
                 has_ended = agent.advance(agent.receive(inbox))  # for all: they run the same step
         for agent in self.agents:
             agent.go_on()
+
+    def _sent(self, j: int) -> Mapping[int, Payload]:
+        """{receiver: payload} of this round, tampered with where an agent does that."""
+        agent = self.agents[j]
+        out, tamper = agent.outbox.payloads, self.tamper
+        if tamper is None:
+            return out
+        return {i: tamper(agent.k, j, i, payload) for i, payload in out.items()}
 
 
 class SentMessages:
@@ -126,13 +144,15 @@ def simulate(request: RunRequest) -> Outcome:
     x = np.empty((len(request.trials), m, d))
     diverged = np.full(len(request.trials), -1)
     every_solution = np.atleast_2d(request.problem.solution())
+    has_own = request.problem.n_trials is not None
+    own_problems = request.problem.places(request.trials) if has_own else None
     mails: list[SentMessages] = []
     iterations = int(request.samples[-1])
     graph = request.network.graph
     reach = graph.two_hop() if request.algorithm.links is Links.TWO_HOP else graph
     recording = request.recording
     for t, trial in enumerate(request.trials.tolist()):
-        solution = every_solution[trial if request.problem.n_trials is not None else 0]
+        solution = every_solution[0 if own_problems is None else own_problems[t]]
         # a first iteration that differs is not what later ones cost, unless it is the only one
         counts_from = int(request.algorithm.first_differs and iterations > 1)
         mail = SentMessages(counts_from=counts_from, row=t, reach=reach, recording=recording)
@@ -144,6 +164,8 @@ def simulate(request: RunRequest) -> Outcome:
             request.x0[t],
             seed=request.seed,
             trial=trial,
+            tamper=request.tamper,
+            stage=request.stage,
         )
         sample = 0
         for k in range(iterations + 1):

@@ -48,23 +48,15 @@ class Progress:
 
     def _show(self) -> None:
         if self._bar is None:
+            from rich import progress as rich
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                TaskProgressColumn,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-            from rich.progress import (
-                Progress as Bar,
-            )
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
+            self._bar = rich.Progress(
+                rich.TextColumn("{task.description}"),
+                rich.BarColumn(),
+                rich.TaskProgressColumn(),
+                rich.TextColumn("{task.fields[rate]}"),
+                rich.TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.rounds import Payload
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError
 from hushgrad.mixing import Network
@@ -20,6 +21,8 @@ from hushgrad.simulate.transcript import Channel
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
+# iteration, sender, receiver and message → the message that is really sent
+type Tamper = Callable[[int, int, int, Payload], Payload]
 type Metric = Callable[[Floats, Any], Any]  # x (trials, agents, d), problem → (trials,)
 
 LOST = 1e100  # beyond it an error is divergence; PDG-DS may return from 1e21
@@ -40,6 +43,8 @@ class RunRequest:
     recording: Recording | None  # of messages and estimates, where a transcript is wanted
     tick: Callable[[int], None]  # told how many trial-iterations were done
     checkpoint: Checkpoint
+    tamper: Tamper | None = None  # only agents alone can send other messages than their step's
+    stage: int = 0  # every stage has draws of its own
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Outcome:
     traffic: Traffic
     channels: tuple[Channel, ...] = ()
     trace: Floats | None = None  # (trials, n + 1, agents, d) of the transcript's iterations
+    mask_scale: Floats | None = None  # (trials,) the unit of linear masks, in a run with stages
     seconds: float | None = None  # for the agents alone; None: all the time that the run took
 
 

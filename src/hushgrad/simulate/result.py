@@ -66,6 +66,9 @@ class Run:
     # (trials, n + 1, agents, d): x^0 … x^n, kept with a transcript to judge what attacks recover
     trace: Floats | None = field(default=None, repr=False, compare=False)
     x0: Floats | None = field(default=None, repr=False, compare=False)  # None after loading
+    stage: int = field(default=0, repr=False, compare=False)  # of a longer run, whose draws it has
+    # (trials,) the unit of linear masks in a run with stages
+    mask_scale: Floats | None = field(default=None, repr=False, compare=False)
     algorithm: Any = field(default=None, repr=False, compare=False)  # None after loading
     problem: Any = field(default=None, repr=False, compare=False)
     network: Any = field(default=None, repr=False, compare=False)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.masking import mask_risks
+from hushgrad.agent.stages import n_stages, stage_lengths
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
 from hushgrad.files.digest import content_digest
@@ -26,8 +27,9 @@ from hushgrad.problems.data import leaves
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.recording import Recording
-from hushgrad.simulate.request import LOST, Outcome, RunRequest
+from hushgrad.simulate.request import LOST, Outcome, RunRequest, Tamper
 from hushgrad.simulate.result import Comparison, Run
+from hushgrad.simulate.staged import simulate_stages
 from hushgrad.simulate.transcript import Transcript
 
 SAMPLES = 200  # about as many as a picture shows
@@ -55,6 +57,7 @@ def run(
     label: str | None = None,
     checkpoint: str | Path | None = None,
     driver: Callable[[RunRequest], Outcome] | None = None,
+    tamper: Tamper | None = None,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -69,6 +72,8 @@ def run(
     checkpoint     a directory where an interrupted run leaves its state; the same call continues
     driver         a function that runs the request in place of an engine, such as
                    `network.local.processes.Processes`
+    tamper         a function (k, sender, receiver, message) → the message that is really sent, as
+                   an agent that breaks the protocol would; needs engine="agents"
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -96,7 +101,18 @@ def run(
             "a run is continued from its state only on the stacked engine and without a "
             f"transcript, but checkpoint = '{checkpoint}'. Leave checkpoint out."
         )
+    if tamper is not None and (engine != "agents" or driver is not None):
+        raise InputError(
+            'messages are tampered with agent by agent, which needs engine="agents" and no driver, '
+            f"but engine = {engine!r}, driver = {driver!r}."
+        )
     algorithm.check(network)
+    stages = n_stages(algorithm, is_quadratic=problem.is_quadratic)
+    if stages > 1 and (start != start[:, :1]).any():
+        raise InputError(
+            "a run in stages starts at one x⁰ for all agents, because their quadratic models must "
+            "be models at one point, but x0 differs between agents. Give all agents the same x0."
+        )
     for risk in (
         *algorithm.risks(network, problem.smoothness()),
         *mask_risks(algorithm, network, problem),
@@ -106,31 +122,31 @@ def run(
     started = time.perf_counter()
     name = label or algorithm.label
     with Progress(progress, name, n_iterations * len(numbers)) as bar:
-        outcome = (driver or driver_of(engine))(
-            RunRequest(
-                algorithm=algorithm,
-                problem=problem,
-                network=network,
-                seed=seed,
-                trials=numbers,
-                x0=start,
-                samples=samples,
-                metrics=dict(metrics or {}),
-                recording=Recording(len(numbers), n_iterations) if transcript else None,
-                tick=bar.tick,
-                checkpoint=Checkpoint(
-                    None if checkpoint is None else Path(checkpoint),
-                    ""
-                    if checkpoint is None
-                    else _identity(
-                        algorithm, problem, network, seed, numbers, start, samples, metrics or ()
-                    ),
+        request = RunRequest(
+            algorithm=algorithm,
+            problem=problem,
+            network=network,
+            seed=seed,
+            trials=numbers,
+            x0=start,
+            samples=samples,
+            metrics=dict(metrics or {}),
+            recording=Recording(len(numbers), n_iterations) if transcript else None,
+            tick=bar.tick,
+            checkpoint=Checkpoint(
+                None if checkpoint is None else Path(checkpoint),
+                ""
+                if checkpoint is None
+                else _identity(
+                    algorithm, problem, network, seed, numbers, start, samples, metrics or ()
                 ),
-            )
+            ),
+            tamper=tamper,
         )
+        outcome = _outcome(request, engine, driver, stages)
     error = np.where(outcome.error > LOST, np.inf, outcome.error)
     solution = problem.solution()
-    solution = solution if problem.n_trials is None else solution[numbers]
+    solution = solution if problem.n_trials is None else solution[problem.places(numbers)]
     return Run(
         title=algorithm.title,
         label=name,
@@ -156,16 +172,31 @@ def run(
             },
             "iterations": n_iterations,
             "record_every": every,
+            "stages": _stages(algorithm, n_iterations, stages),
             "tolerance": tolerance,
             "engine": engine if driver is None else type(driver).__name__.lower(),
         },
         transcript=Transcript(numbers, outcome.channels) if transcript else None,
         trace=outcome.trace,
         x0=start,
+        mask_scale=outcome.mask_scale,
         algorithm=algorithm,
         problem=problem,
         network=network,
     )
+
+
+def _outcome(
+    request: RunRequest,
+    engine: Engine,
+    driver: Callable[[RunRequest], Outcome] | None,
+    stages: int,
+) -> Outcome:
+    if driver is not None:  # deployed agents go from stage to stage by themselves
+        return driver(request)
+    if not stages:
+        return driver_of(engine)(request)
+    return simulate_stages(request, driver_of(engine), stages)
 
 
 def driver_of(engine: Engine) -> Callable[[RunRequest], Outcome]:
@@ -213,6 +244,13 @@ def describe(value: Any) -> Any:
             f.name: describe(getattr(value, f.name)) for f in fields(value)
         }
     return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
+
+
+def _stages(algorithm: Algorithm, iterations: int, stages: int) -> list[int]:
+    """The iterations of each stage; none where the run computes with f_i itself."""
+    if not stages:
+        return []
+    return list(stage_lengths(iterations, stages, getattr(algorithm, "curvature", "newton")))
 
 
 def _check_parts(algorithm: object, problem: object, network: object) -> None:

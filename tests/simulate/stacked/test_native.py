@@ -181,8 +181,22 @@ def mixed(monkeypatch):
     return calls
 
 
+# these have the native products of a method that is quick: DGD, DIGing and Aug-DGM those of EXTRA,
+# AB and Push-Pull those of ADD-OPT, constant weights and none those of fresh weights
+ALIKE = [
+    a
+    for a in METHODS
+    if isinstance(a, hg.DGD | hg.DIGing | hg.AugDGM | hg.AB | hg.PushPull)
+    or getattr(a, "split", None) in (hg.splits.private_constant(), hg.splits.identity())
+]
+
+
 @pytest.mark.filterwarnings("ignore:DGD with a constant stepsize")
-@pytest.mark.parametrize("method", METHODS, ids=named)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(a, marks=[pytest.mark.slow] * (a in ALIKE)) for a in METHODS],
+    ids=named,
+)
 def test_a_large_run_is_that_of_the_agents_one_by_one(method, mixed):
     got = large(method, iterations=10).x
     assert mixed

@@ -12,10 +12,18 @@ import jax
 import jax.numpy as jnp
 
 from hushgrad.agent.view import AgentView, Slots
-from hushgrad.draws import Stream, uniforms
+from hushgrad.draws import ONCE, Stream
 from hushgrad.exchange import Array, Links, Matrix, Parcel, Pull, Push
 from hushgrad.simulate.stacked import native
-from hushgrad.simulate.stacked.constants import Draw, LoopConstants, Plan, SeenTraffic, Use, take
+from hushgrad.simulate.stacked.constants import (
+    Draw,
+    LoopConstants,
+    Plan,
+    SeenTraffic,
+    Use,
+    take,
+    uniforms,
+)
 from hushgrad.simulate.stacked.products import interpret, written_out
 from hushgrad.simulate.stacked.sums import NeighbourSums, sum_slots
 
@@ -55,14 +63,12 @@ class StackedAgents(AgentView):
         ]
         return take(jnp.concatenate(parts), self.constants.args["ungroup"])
 
-    def _key(self, stream: Stream) -> tuple[Array, Array]:
-        return self.constants.key(stream)
-
-    def _link_key(self, stream: Stream, links: Links) -> tuple[Array, Array]:
-        return self.constants.key(stream, links)
-
-    def _public_key(self) -> tuple[Array, Array]:
-        return self.constants.key(Stream.COIN)
+    def _draw(
+        self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
+    ) -> Array:
+        k0, k1 = self.constants.key(stream, links)
+        when = jnp.zeros_like(k0) + (jnp.uint32(ONCE) if once else self.counter)
+        return uniforms((k0, k1), (when, slots))
 
     def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
         return self._drawn(Draw(stream, slot, once, None))[0]

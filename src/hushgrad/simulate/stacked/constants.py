@@ -13,11 +13,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from hushgrad.draws import ONCE, PUBLIC, Stream, threefry, uniforms
+from hushgrad import draws as contract
+from hushgrad.draws import ONCE, PUBLIC, Stream
 from hushgrad.exchange import Array, Links
 from hushgrad.simulate.stacked import native
 
 _LANES = 8  # float64 numbers in a vector register
+
+# A hundred operations each, which JAX traces once per shape and not in every place of a program.
+threefry, uniforms = jax.jit(contract.threefry), jax.jit(contract.uniforms)
 
 
 def take(values: Array, index: Array) -> Array:

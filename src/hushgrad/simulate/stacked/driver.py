@@ -92,6 +92,7 @@ def _run_block(request: RunRequest, number: int, part: Ints) -> Outcome:
             request.network,
             seed=request.seed,
             trials=request.trials[part],
+            stage=request.stage,
         )
         if request.recording is None:
             return _SampledBlock(request, simulation, request.x0[part], number).run()

@@ -12,6 +12,7 @@ flipped.
 from __future__ import annotations
 
 import functools
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,24 @@ class TrialBlock:
     consensus: NDArray[np.float64]  # (samples, trials)
 
 
+class _Compiled:
+    """A function for JAX. The first thread that calls it compiles it, and the others wait: blocks
+    of trials run in threads, and each would compile the same program.
+    """
+
+    def __init__(self, function: Any, **options: Any):
+        self._call = jax.jit(function, compiler_options=_OPTIONS, **options)
+        self._lock, self._is_compiled = threading.Lock(), False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self._is_compiled:
+            return self._call(*args, **options)
+        with self._lock:
+            result = self._call(*args, **options)
+            self._is_compiled = True
+            return result
+
+
 class Program:
     """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them."""
 
@@ -62,12 +81,13 @@ class Program:
         self.algorithm, self.plan = algorithm, plan
         # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
-        self.init = jax.jit(self._init, compiler_options=_OPTIONS)
-        self.first = jax.jit(self._first, compiler_options=_OPTIONS)
-        self.prepare = jax.jit(self._prepare, compiler_options=_OPTIONS)
-        self.block = jax.jit(self._block, compiler_options=_OPTIONS)
-        self.record_first = jax.jit(self._record_first, compiler_options=_OPTIONS)
-        self.record = jax.jit(self._record, static_argnames="n", compiler_options=_OPTIONS)
+        self._needs: dict[str, StepNeeds] = {}  # of a step, and of a first one
+        self.init = _Compiled(self._init)
+        self.first = _Compiled(self._first)
+        self.prepare = _Compiled(self._prepare)
+        self.block = _Compiled(self._block)
+        self.record_first = _Compiled(self._record_first)
+        self.record = _Compiled(self._record, static_argnames="n")
 
     def _init(self, args: Any, x0: Array) -> Any:
         return self.algorithm.init(
@@ -89,16 +109,17 @@ class Program:
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
     ) -> LoopConstants:
         """The arrays that the step will ask for, noted in a dry run and made before the loop."""
-        noted: list[StepNeeds] = []
+        kind = step.__name__
 
         def dry(state: Any) -> Any:
             agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
             state = drive(step(agent, state), agent.answer)
-            noted.append(agent.constants.noted)
+            self._needs[kind] = agent.constants.noted
             return state
 
-        jax.eval_shape(dry, state)
-        return LoopConstants(self.plan, args, noted[0], prepared)
+        if kind not in self._needs:
+            jax.eval_shape(dry, state)
+        return LoopConstants(self.plan, args, self._needs[kind], prepared)
 
     def _step(self, agent: StackedAgents, state: Any) -> Any:
         state = drive(self.algorithm.step(agent, state), agent.answer)
@@ -176,12 +197,14 @@ class Program:
 
 
 _cached_program = functools.lru_cache(maxsize=64)(Program)
+_lock = threading.Lock()
 
 
 def _program(algorithm: Algorithm, plan: Plan) -> Program:
     """Runs that differ only in numbers share their compiled code."""
     try:
-        return _cached_program(algorithm, plan)
+        with _lock:
+            return _cached_program(algorithm, plan)
     except TypeError:  # parameters that cannot be hashed
         return Program(algorithm, plan)
 
@@ -197,6 +220,7 @@ class Simulation:
         *,
         seed: int,
         trials: NDArray[np.int64],
+        stage: int = 0,
     ):
         self.algorithm, self.network, self.trials = algorithm, network, trials
         graph = network.graph
@@ -230,9 +254,9 @@ class Simulation:
         self.program = _program(algorithm, self.plan)
         self.prepared: Prepared | None = None  # once a state is there to prepare for
         with jax.enable_x64(True):
-            self.args = self._arrays(problem, seed, two_hop)
+            self.args = self._arrays(problem, seed, stage, two_hop)
 
-    def _arrays(self, problem: Problem, seed: int, two_hop: Any) -> dict[str, Any]:
+    def _arrays(self, problem: Problem, seed: int, stage: int, two_hop: Any) -> dict[str, Any]:
         network, graph = self.network, self.network.graph
         own: dict[str, Any] = {}
         receiving: dict[Any, Any] = {}
@@ -250,14 +274,18 @@ class Simulation:
                     receiving[links, name] = self.layouts[links].receiving(values)
                     sending[links, name] = self.layouts[links].sending(values)
         theta = problem.solution()
-        theta = theta[self.trials].T[None] if self.plan.per_trial else theta[None, :, None]
+        theta = (
+            theta[problem.places(self.trials)].T[None]
+            if self.plan.per_trial
+            else theta[None, :, None]
+        )
         groups = [self._group(problem, group) for group in problem.groups]
         where = [self.position[group.agents] for group in problem.groups]
         ungroup = np.empty(graph.n_agents, np.int32)
         ungroup[np.concatenate(where)] = np.arange(graph.n_agents)
         arrays = {
             "agents": self.order.astype(np.uint32),
-            "trial_key": trial_keys(seed, self.trials),
+            "trial_key": trial_keys(seed, self.trials, stage),
             "tables": {links: layout.tables for links, layout in self.layouts.items()},
             "own": own,
             "receiving": receiving,
@@ -280,7 +308,8 @@ class Simulation:
             return group.data  # not copied: it may be most of the memory
         if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
             return jax.tree.map(
-                lambda leaf: np.moveaxis(leaf[self.trials][:, order], 0, -1), group.data
+                lambda leaf: np.moveaxis(leaf[problem.places(self.trials)][:, order], 0, -1),
+                group.data,
             )
         return jax.tree.map(lambda leaf: leaf[order], group.data)
 

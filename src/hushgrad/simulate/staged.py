@@ -1,0 +1,270 @@
+"""Runs in stages: every stage is an ordinary run on the agents' masked quadratic models.
+
+`run` calls `simulate_stages` with an engine. The engine runs one stage after the other, each from
+the estimate with which agent 0 ended the last one. `hushgrad.agent.stages` says what a stage is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.masking import masked_statistics
+from hushgrad.agent.stages import (
+    LEADER,
+    Statistic,
+    covering,
+    stage_lengths,
+    statistic,
+    within_stage,
+)
+from hushgrad.algorithms.base import Private
+from hushgrad.problems import Problem
+from hushgrad.problems.models import model_gradient, model_hessian, model_value
+from hushgrad.simulate.checkpoint import Checkpoint
+from hushgrad.simulate.recording import Recording
+from hushgrad.simulate.request import Metric, Outcome, RunRequest, Tamper
+from hushgrad.simulate.result import Traffic
+
+type Floats = NDArray[np.float64]
+type Driver = Callable[[RunRequest], Outcome]
+# H (trials, agents, d, d) and q (trials, agents, d); scale (trials,); stage → the same, masked
+type Masking = Callable[[Statistic, Floats, int], Statistic]
+
+
+def simulate_stages(
+    request: RunRequest, driver: Driver, stages: int, *, masking: Masking | None = None
+) -> Outcome:
+    """All stages of a run, as if they were one; `masking` replaces the seeded masks."""
+    algorithm = request.algorithm
+    assert isinstance(algorithm, Private)
+    lengths = stage_lengths(int(request.samples[-1]), stages, algorithm.curvature)
+    masking = masking or _seeded(request, algorithm)
+    x, before, scale = request.x0, None, None
+    outcomes: list[Outcome] = []
+    for s, (length, begin) in enumerate(zip(lengths, [0, *accumulate(lengths)], strict=False)):
+        alive = np.ones(len(x), bool) if not outcomes else outcomes[-1].diverged < 0
+        if s:  # all agents make their models at one point
+            x = np.broadcast_to(x[:, LEADER : LEADER + 1], x.shape)
+        held = np.where(alive[:, None, None], x, 0.0)  # a trial that has diverged runs on at 0
+        every = statistics(request.problem, algorithm, request.trials, held, before)
+        if scale is None:
+            scale = covering(every, held, float(algorithm.schedule.base(1.0)))
+        masked = masking(every, scale, s)
+        outcome = _stage(request, s, begin, length, held, masked, driver)
+        outcomes.append(_with_losses(outcome, alive))
+        x, before = outcome.x, held
+        if (outcomes[-1].diverged >= 0).all():
+            break
+    request.checkpoint.clear()
+    return replace(_joined(outcomes), mask_scale=scale)
+
+
+def _seeded(request: RunRequest, algorithm: Private) -> Masking:
+    """The masks that the seed gives."""
+
+    def masked(every: Statistic, scale: Floats, stage: int) -> Statistic:
+        return masked_statistics(
+            algorithm,
+            request.network,
+            every,
+            scale,
+            seed=request.seed,
+            trials=request.trials,
+            stage=stage,
+        )
+
+    return masked
+
+
+def statistics(
+    problem: Problem,
+    algorithm: Private,
+    trials: NDArray[np.int64],
+    x: Floats,
+    before: Floats | None,
+) -> Statistic:
+    """The statistics of every agent at x (trials, agents, d)."""
+    n, m, d = x.shape
+    every = Statistic(np.empty((n, m, d, d)), np.empty((n, m, d)))
+    alike = [range(n)] if problem.n_trials is None else [range(t, t + 1) for t in range(n)]
+    for rows in alike:  # trials that have the same problem
+        trial = None if problem.n_trials is None else int(trials[rows[0]])
+        for i in range(m):
+            gradient = problem.local_gradient(i, trial)
+            curve = problem.local_curvature(i, trial, majorised=algorithm.curvature == "fixed")
+            for t in rows:
+                last = None if before is None else before[t, i]
+                every.H[t, i], every.q[t, i] = statistic(gradient, curve, x[t, i], last)
+    return every
+
+
+def model_problem(
+    name: str, every: Statistic, solution: Floats, trials: NDArray[np.int64]
+) -> Problem:
+    """The problem of a stage; solution (trials, d) is the point from which errors are measured."""
+    order = np.argsort(trials)  # a problem's trials ascend
+    return Problem(
+        model_value,
+        {"H": every.H[order], "q": every.q[order]},
+        dim=every.q.shape[-1],
+        gradient=model_gradient,
+        solution=solution[order],
+        smoothness=_largest_curvature,
+        hessian=model_hessian,
+        quadratic=True,
+        per_trial=True,
+        trial_numbers=trials[order],
+        name=name,
+    )
+
+
+def _largest_curvature(data: Any) -> float:
+    return float(np.linalg.norm(data["H"], 2, axis=(-2, -1)).max())
+
+
+def _stage(
+    request: RunRequest,
+    s: int,
+    begin: int,
+    length: int,
+    x0: Floats,
+    every: Statistic,
+    driver: Driver,
+) -> Outcome:
+    """One stage; the samples that it takes are those of the run from `begin` on, and its end."""
+    kept = request.checkpoint.load(s)
+    if kept is not None:
+        request.tick(length * len(x0))
+        return _unpacked(kept)
+    problem = request.problem
+    solution = problem.solution()
+    if problem.n_trials is None:
+        solution = np.broadcast_to(solution, (len(x0), problem.dim))
+    else:
+        solution = solution[problem.places(request.trials)]
+    samples, wanted = stage_samples(request.samples, begin, length)
+    directory = request.checkpoint.directory
+    outcome = driver(
+        replace(
+            request,
+            algorithm=within_stage(request.algorithm),  # type: ignore[arg-type]  # Private
+            problem=model_problem(problem.name, every, solution, request.trials),
+            stage=s,
+            tamper=_from(begin, request.tamper),
+            x0=x0,
+            samples=samples,
+            metrics={name: _on(problem, metric) for name, metric in request.metrics.items()},
+            recording=None if request.recording is None else Recording(len(x0), length),
+            checkpoint=Checkpoint(
+                None if directory is None else directory / f"stage-{s}",
+                f"{request.checkpoint.identity} {s}",
+                request.checkpoint.stop,
+            ),
+        )
+    )
+    outcome = _only(outcome, wanted, begin)
+    request.checkpoint.save(s, _packed(outcome))
+    return outcome
+
+
+def _from(begin: int, tamper: Tamper | None) -> Tamper | None:
+    """What agents do to messages in a stage that begins then: iterations count over the run."""
+    if tamper is None:
+        return None
+    return lambda k, sender, receiver, payload: tamper(begin + k, sender, receiver, payload)
+
+
+def stage_samples(
+    samples: NDArray[np.int64], begin: int, length: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The samples that a stage takes, counted from its begin, and which of them are the run's.
+
+    A stage also samples its start and its end.
+    """
+    own = samples[(samples > begin) & (samples <= begin + length)] - begin
+    taken = np.unique(np.concatenate([[0], own, [length]]))
+    wanted = np.isin(taken + begin, samples)
+    wanted[0] &= begin == 0
+    return taken, wanted
+
+
+def _on(problem: Problem, metric: Metric) -> Metric:
+    """The user's metric of the problem that the user gave."""
+    return lambda x, _: metric(x, problem)
+
+
+def _only(outcome: Outcome, wanted: NDArray[np.bool_], begin: int) -> Outcome:
+    """The samples of the run among those of a stage, with iterations counted over the run."""
+    wanted = wanted[: outcome.error.shape[1]]
+    if outcome.error.shape[1] < len(wanted) or (outcome.diverged >= 0).all():
+        wanted = wanted | (np.arange(len(wanted)) == len(wanted) - 1)
+    return replace(
+        outcome,
+        error=outcome.error[:, wanted],
+        consensus=outcome.consensus[:, wanted],
+        metrics={name: values[:, wanted] for name, values in outcome.metrics.items()},
+        diverged=np.where(outcome.diverged >= 0, outcome.diverged + begin, -1),
+        channels=tuple(replace(c, iterations=c.iterations + begin) for c in outcome.channels),
+    )
+
+
+def _with_losses(outcome: Outcome, alive: NDArray[np.bool_]) -> Outcome:
+    """Trials that diverged in an earlier stage have no numbers any more."""
+    if alive.all():
+        return outcome
+    lost = ~alive
+    for values in (outcome.error, outcome.consensus, *outcome.metrics.values()):
+        values[lost] = np.nan
+    outcome.x[lost] = np.nan
+    return replace(outcome, diverged=np.where(lost, 0, outcome.diverged))
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    first, last = outcomes[0], outcomes[-1]
+    diverged = np.full(len(first.diverged), -1)
+    for outcome in outcomes:
+        diverged = np.where((diverged < 0) & (outcome.diverged >= 0), outcome.diverged, diverged)
+
+    def along(name: str) -> Floats:
+        return np.concatenate([getattr(o, name) for o in outcomes], axis=1)
+
+    traces = [o.trace for o in outcomes if o.trace is not None]
+    trace = None
+    if traces:  # a stage begins where the last one ended
+        trace = np.concatenate([t[:, :-1] for t in traces[:-1]] + [traces[-1]], axis=1)
+    return replace(
+        last,
+        error=along("error"),
+        consensus=along("consensus"),
+        metrics={
+            name: np.concatenate([o.metrics[name] for o in outcomes], axis=1)
+            for name in first.metrics
+        },
+        diverged=diverged,
+        traffic=max((o.traffic for o in outcomes), key=lambda t: t.rounds_per_iteration),
+        channels=tuple(c for o in outcomes for c in o.channels),
+        trace=trace,
+    )
+
+
+def _packed(outcome: Outcome) -> dict[str, Any]:
+    """The arrays of a finished stage, for a checkpoint; a run with a transcript has none."""
+    arrays: dict[str, Any] = {
+        name: getattr(outcome, name) for name in ("error", "consensus", "x", "diverged")
+    }
+    arrays |= {f"metric_{name}": values for name, values in outcome.metrics.items()}
+    return arrays | {f"traffic_{f.name}": getattr(outcome.traffic, f.name) for f in fields(Traffic)}
+
+
+def _unpacked(arrays: Any) -> Outcome:
+    return Outcome(
+        **{name: arrays[name] for name in ("error", "consensus", "x", "diverged")},
+        metrics={n[7:]: values for n, values in arrays.items() if n.startswith("metric_")},
+        traffic=Traffic(**{f.name: arrays[f"traffic_{f.name}"].item() for f in fields(Traffic)}),
+    )
