@@ -12,7 +12,14 @@ from hushgrad.privacy.attacks.in_clear import EstimatesInClear
 from hushgrad.privacy.attacks.telescoped_trackers import TelescopedTrackers
 from support import cases
 
-CASES = 20  # random graphs, problems and seeds for each method and kind of network
+# random graphs, problems and seeds for each method and kind of network
+SEEDS = pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(5), id="few"),
+        pytest.param(range(5, 30), id="many", marks=pytest.mark.slow),
+    ],
+)
 STEP = hg.stepsizes.constant(0.1)
 BASELINES = {
     hg.DGD(stepsize=hg.stepsizes.diminishing(0.3)): DGDInversion(),
@@ -93,10 +100,11 @@ KINDS = [
 ]
 
 
+@SEEDS
 @pytest.mark.parametrize(("name", "build"), KINDS, ids=lambda v: getattr(v, "__name__", v))
-def test_an_eavesdropper_recovers_every_gradient(name, build):
+def test_an_eavesdropper_recovers_every_gradient(name, build, seeds):
     algorithm, attack = BY_NAME[name]
-    for seed in range(CASES):
+    for seed in seeds:
         network, Q, target = draw(seed, build)
         run = record(algorithm, network, Q, seed=seed)
         true = true_gradients(run, Q)[:, target]
@@ -106,10 +114,11 @@ def test_an_eavesdropper_recovers_every_gradient(name, build):
             assert len(found.k) >= 29
 
 
+@SEEDS
 @pytest.mark.parametrize("name", [n for n in TRACKERS if n != "AsynDGM"])
-def test_one_link_gives_the_first_gradient(name):
+def test_one_link_gives_the_first_gradient(name, seeds):
     algorithm, _ = BY_NAME[name]
-    for seed in range(CASES):
+    for seed in seeds:
         network, Q, target = draw(seed, directed if name in ONE_WAY else undirected)
         run = record(algorithm, network, Q, iterations=3, seed=seed)
         receiver = Knowledge.of(run, Eavesdropper()).out_links(target)[0]
@@ -158,10 +167,11 @@ def test_extra_ends_at_the_gradient_at_the_optimum():
     np.testing.assert_allclose(found["gradient at optimum"].value, at_optimum, atol=1e-6)
 
 
+@SEEDS
 @pytest.mark.parametrize("name", ["DGD", "EXTRA", "DIGing", "AB", "Push-Pull", "ADD-OPT"])
-def test_one_link_gives_every_estimate(name):
+def test_one_link_gives_every_estimate(name, seeds):
     algorithm, _ = BY_NAME[name]
-    for seed in range(CASES):
+    for seed in seeds:
         network, Q, target = draw(seed, directed if name in ONE_WAY else undirected)
         run = record(algorithm, network, Q, iterations=10, seed=seed)
         receiver = Knowledge.of(run, Eavesdropper()).out_links(target)[-1]

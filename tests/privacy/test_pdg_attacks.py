@@ -44,14 +44,14 @@ def network(seed):
     raise AssertionError("no such graph")
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def recorded(algorithm, seed=0, n=210, d=2, engine="agents", net=None):
     net = net or network(seed)
     problem = hg.problems.estimation(n_agents=net.n_agents, s=3, d=d, seed=seed)
     return hg.run(algorithm, problem, net, iterations=n, seed=seed, transcript=True, engine=engine)
 
 
-@lru_cache(maxsize=6)
+@lru_cache(maxsize=16)
 def recorded_trials(algorithm, net, n, trials, seed=0):
     problem = hg.problems.estimation(n_agents=net.n_agents, seed=seed, trials=trials)
     return hg.run(algorithm, problem, net, iterations=n, trials=trials, seed=seed, transcript=True)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ network, step = hg.Network(hg.graphs.paper()), hg.stepsizes.constant(0.02)
 problem = hg.problems.estimation(n_agents=5, s=3, d=2, seed=0)
 for design in ("paper", "recommended"):
     algorithm = hg.PDGNDS(stepsize=step, design=design)
-    run = hg.run(algorithm, problem, network, iterations=400, transcript=True)
+    run = hg.run(algorithm, problem, network, iterations=400, transcript=True, engine="agents")
     audit = hg.audit(run, ["eavesdropper", "neighbours"], agents=[0, 3], coalitions=False)
     assert not any(finding.failed for finding in audit.findings)
     print(design, [finding.verdict for finding in audit.findings])
@@ -75,7 +76,7 @@ def test_kernels_of_linear_algebra_agree_on_every_verdict():
         said.append(done.stdout)
     assert said[0] == said[1]
     assert "paper ['exposed'" in said[0]
-    assert "recommended ['not recovered (3 attacks tried)'" in said[0]
+    assert "recommended ['not recovered (" in said[0]
 
 
 def test_nothing_is_exposed_where_the_guess_is_right_up_to_rounding():
@@ -218,3 +219,38 @@ def test_a_place_is_not_read_from_what_is_not_finite_or_flat():
     objective = Estimate(attack="x", target=0, quantity="objective", value=flat)
     assert recovered_place("x", [lost], np.zeros(2)) is None
     assert recovered_place("x", [lost, objective], np.zeros(2)) == pytest.approx((1.0, 0.0))
+
+
+SENSORS = """
+import sys
+import warnings
+sys.path.insert(0, sys.argv[1])
+import hushgrad as hg
+from make_agents import LINKS, measurements
+warnings.simplefilter("ignore", hg.errors.RiskWarning)
+data = [measurements(i) for i in range(5)]
+problem = hg.problems.ridge([a[:, :2] for a in data], [a[:, 2] for a in data], regularisation=0.0)
+algorithm = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01), design="recommended")
+network = hg.Network(hg.graphs.from_edges(LINKS))
+run = hg.run(
+    algorithm, problem, network, iterations=225, seed=3, transcript=True, engine="agents"
+)
+audit = hg.audit(run, agents=[2])
+print([(finding.verdict, finding.failed) for finding in audit.findings], audit.coalition(2))
+"""
+
+
+@pytest.mark.parametrize("kernel", ["Haswell", "Zen", "Prescott"])
+def test_the_sensors_that_see_one_direction_each_end_no_attack(kernel):
+    """Losses of rank one leave Span one direction only: its system has no solution of its own."""
+    sensors = Path(__file__).parents[2] / "examples" / "deploy" / "sensors"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SENSORS, str(sensors)],
+        capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    if done.returncode == -signal.SIGILL:
+        pytest.skip(f"this processor cannot run the kernels of {kernel}")
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in done.stdout
+    assert done.stdout.count("{}") == 5

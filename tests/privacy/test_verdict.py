@@ -1,13 +1,19 @@
 """An estimate counts if it is near the truth and clearly nearer than a guess without messages."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import hushgrad as hg
 from hushgrad.privacy import Curious, Eavesdropper, Estimate, Knowledge, Truth
+from hushgrad.privacy.attacks import Attack
 from hushgrad.privacy.attacks.optimum import Optimum
+from hushgrad.privacy.page import page
 from hushgrad.privacy.prior import lucky_sine
-from hushgrad.privacy.verdict import ALIGNED, Evidence, Judge, best, verdict
+from hushgrad.privacy.result import Audit
+from hushgrad.privacy.tables import told as told_as
+from hushgrad.privacy.verdict import ALIGNED, Evidence, Judge, advantage, best, verdict
 from support import cases
 
 N = 12
@@ -223,3 +229,85 @@ def test_everyone_else_together_knows_the_gradient_without_a_message():
     (found,) = Optimum()(everyone, 0)
     np.testing.assert_allclose(found.value, -Q.g(np.tile(theta, (cases.M, 1)))[1:].sum(axis=0))
     assert "2 honest agents" in Optimum().applies(Knowledge.of(run, Curious(range(2, cases.M))), 0)
+
+
+ROWS = [np.random.default_rng(i).normal(size=(n, 2)) for i, n in enumerate((4, 8, 12, 4, 4, 8, 6))]
+
+
+def test_the_curvature_of_a_loss_that_is_not_quadratic_is_judged_at_the_optimum():
+    labels = [np.sign(x[:, 0] + 0.3 * x[:, 1] + 0.1) for x in ROWS]
+    run = record(hg.problems.logistic(ROWS, labels))
+    X, theta = ROWS[0], run.problem.solution()
+    p = 1 / (1 + np.exp(-X @ theta))
+    H = (X.T * (p * (1 - p))) @ X + np.eye(2) / len(ROWS)
+    np.testing.assert_allclose(Truth(run).hessian(0), H, rtol=1e-7)
+    q = Truth(run).at_optimum[0] - H @ theta
+    found = judged(run, estimate("objective", np.column_stack([H, q])))
+    assert found["curvature"].counts
+    assert found["gradient at optimum"].counts
+    assert "objective" not in found  # no quadratic is f
+    assert not judged(run, estimate("curvature", 1.2 * H))["curvature"].counts
+
+
+def test_a_curvature_where_the_loss_is_bent_is_not_judged_and_the_audit_says_so():
+    bent = hg.Problem(
+        lambda theta, p: ((theta - p) ** 2).sum(), np.zeros((7, 2)), solution=np.zeros(2), dim=2,
+        gradient=lambda theta, p: 2 * theta + np.maximum(theta - 1e-4, 0.0), smoothness=3.0,
+    )  # fmt: skip
+    run = record(bent)
+    assert Truth(run).hessian(0) is None
+    value = estimate("curvature", np.eye(2))
+    assert judged(run, value) == {}
+    assert Judge(Truth(run)).unjudged(value) == "curvature"
+    told = hg.audit(run, "eavesdropper", agents=[0], attacks=[Telling(value=value)])
+    assert told.findings[0].tried == ("mine",)
+    assert told.findings[0].unjudged == {"mine": "curvature"}
+    assert "not judged, as there is no truth to compare with:\n  mine: Hessian" in str(told)
+    assert "curvature not judged" in page([told])
+    assert Audit.from_json(told.to_json()) == told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telling(Attack):
+    """Says what it is told to say."""
+
+    value: Estimate
+
+    name = title = "mine"
+
+    def applies(self, view, target):
+        return None
+
+    def __call__(self, view, target):
+        return (self.value,)
+
+
+def test_a_number_of_rows_counts_within_ten_percent_and_against_what_others_have():
+    run = record(hg.problems.ridge(ROWS, [x[:, 0] for x in ROWS]))
+    for target, value, counts in ((2, 12.9, True), (2, 13.5, False), (0, 4.1, True)):
+        found = judged(run, estimate("count", [value], target=target))["count"]
+        n = len(ROWS[target])
+        assert found.error == pytest.approx(abs(value - n) / n)
+        assert found.counts == counts
+    others = [len(x) for x in ROWS[1:]]
+    best_guess = min(abs(np.mean(others) - 4), abs(np.median(others) - 4)) / 4
+    assert judged(run, estimate("count", [4.0]))["count"].guess == pytest.approx(best_guess)
+    alike = record(hg.problems.ridge([x[:4] for x in ROWS], [x[:4, 0] for x in ROWS]))
+    assert not judged(alike, estimate("count", [4.0]))["count"].counts
+    assert Judge(Truth(run)).unjudged(estimate("count", [4.0])) is None
+    places = record(hg.problems.rendezvous(n_agents=7))
+    assert Judge(Truth(places)).unjudged(estimate("count", [4.0])) == "count"
+
+
+def test_membership_counts_from_an_advantage_of_one_half_on(run):
+    for mu, counts in ((1.34, False), (1.36, True), (np.inf, True)):
+        ratio = mu**2 / 2
+        found = judged(run, estimate("membership", [ratio, mu]))["membership"]
+        assert found.error == pytest.approx(1 - advantage(mu))
+        assert found.counts == counts
+        assert verdict([found]) == ("exposed" if counts else "not recovered")
+    far = judged(run, estimate("membership", [1.36**2 / 2 + 7.0, 1.36]))["membership"]
+    assert far.error == 1.0  # no ratio of the truth is five deviations off
+    sure = Evidence(attack="membership", quantity="membership", k=None, error=0.03, guess=1.0)
+    assert told_as(sure) == "Membership: a row of its own, advantage 97 %"
+    assert best([sure, evidence("gradient", 0.09)]).quantity == "gradient"

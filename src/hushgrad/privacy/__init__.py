@@ -10,7 +10,7 @@ from hushgrad.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hushgrad.privacy import attacks
-    from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
+    from hushgrad.privacy.adversaries import Active, Adversary, Curious, Eavesdropper
     from hushgrad.privacy.attacks.base import Attack, Estimate
     from hushgrad.privacy.coalitions import Coalition
     from hushgrad.privacy.findings import Finding
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hushgrad.privacy.witness import Witness
 
 __all__ = [
+    "Active",
     "Adversary",
     "Attack",
     "Audit",
@@ -41,7 +42,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "": "attacks",
-        "adversaries": "Adversary Curious Eavesdropper",
+        "adversaries": "Active Adversary Curious Eavesdropper",
         "attacks.base": "Attack Estimate",
         "coalitions": "Coalition",
         "findings": "Finding",

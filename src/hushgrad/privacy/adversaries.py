@@ -1,17 +1,23 @@
-"""Who listens: an eavesdropper on links, or agents of the network that are curious.
+"""Who listens: an eavesdropper on links, or agents of the network that are curious or active.
 
-Both follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of
+All follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of
 its stepsizes and splits, never the draws.
 """
 
 from __future__ import annotations
 
 import abc
+import math
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.rounds import Payload
 from hushgrad.errors import InputError
 
 type Link = tuple[int, int]  # (sender, receiver)
@@ -99,6 +105,64 @@ class Curious(Adversary):
 
     def hears(self, links: Iterable[Link]) -> frozenset[Link]:
         return frozenset((j, i) for j, i in links if j in self.members or i in self.members)
+
+
+@dataclass(frozen=True)
+class Active(Curious):
+    """Curious agents that also perturb what they send: +δ in an iteration of `at`, −δ in the next.
+
+    The two cancel in every sum that the method conserves, so all agents still end at θ*. Every
+    neighbour outside gets a random δ of length `size` of its own, other ones each time. The run is
+    made again with the perturbation, agent by agent.
+
+    >>> Active({2}, size=1.0, at=range(2000, 8000, 200)).label
+    'active agent 2'
+    """
+
+    size: float = 1.0
+    at: Iterable[int] = ()
+    seed: int = 0
+    begin: int = 0  # where the iterations begin to count: of a stage, its first in the run
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at = tuple(sorted({operator.index(k) for k in self.at}))
+        if not at or at[0] < 0 or any(b - a < 2 for a, b in pairwise(at)):
+            raise InputError(
+                "a perturbation takes two iterations, +δ and −δ, so its iterations are at least 2 "
+                f"apart, and there is at least one, but at = {list(at)!r}. "
+                "Write at=range(2000, 8000, 200)."
+            )
+        if not 0 < self.size < math.inf:
+            raise InputError(f"the length of a perturbation is positive, but size = {self.size!r}.")
+        object.__setattr__(self, "at", at)
+
+    @property
+    def label(self) -> str:
+        return super().label.replace("curious", "active", 1)
+
+    def delta(self, k: int, sender: int, receiver: int, dim: int) -> NDArray[np.float64]:
+        """The δ (d,) that the sender adds for the receiver in iteration k of `at`."""
+        address = [self.seed, self.begin + k, sender, receiver]
+        direction = np.random.default_rng(address).normal(size=dim)
+        return self.size / np.linalg.norm(direction) * direction
+
+    def within(self, begin: int, length: int) -> Active | None:
+        """The same agents as one stage of a run sees them; None where they leave it alone."""
+        at = [k - begin for k in self.at if begin <= k < begin + length]
+        return replace(self, at=at, begin=self.begin + begin) if at else None
+
+    def tamper(self, k: int, sender: int, receiver: int, payload: Payload) -> Payload:
+        """What the sender really sends in iteration k."""
+        at = frozenset(self.at)
+        if sender not in self.members or receiver in self.members or not {k, k - 1} & at:
+            return payload
+        sign, when = (1.0, k) if k in at else (-1.0, k - 1)
+
+        def moved(vector: Any) -> Any:
+            return vector + sign * self.delta(when, sender, receiver, len(vector))
+
+        return tuple([None if vector is None else moved(vector) for vector in payload])
 
 
 def _pair(link: Any) -> Link:

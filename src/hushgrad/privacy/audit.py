@@ -14,7 +14,7 @@ from hushgrad.privacy.adversaries import Adversary, Curious, Eavesdropper
 from hushgrad.privacy.attacks import ALL, Attack
 from hushgrad.privacy.coalitions import MOST, Coalition, smallest_coalition
 from hushgrad.privacy.findings import Finding
-from hushgrad.privacy.lab import Lab
+from hushgrad.privacy.lab import Lab, lab_of
 from hushgrad.privacy.result import Audit
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Run
@@ -54,9 +54,9 @@ def audit(
     truth and clearly better than the best guess without messages. An attack that raises an error
     ends nothing: the finding names the error and does not count the attack as tried.
     """
-    lab = Lab(run, trial=trial, attacks=tuple(ALL if attacks is None else attacks), at=at)
-    targets = _targets(lab, agents)
-    cases = list(dict.fromkeys(_cases(lab, targets, adversary)))
+    lab = lab_of(run, trial=trial, attacks=tuple(ALL if attacks is None else attacks), at=at)
+    targets = targets_of(lab, agents)
+    cases = list(dict.fromkeys(cases_of(lab, targets, adversary)))
     if not cases:
         raise InputError("an audit needs an agent outside of the adversary, but there is none.")
     findings: dict[Case, Finding] = {}
@@ -68,10 +68,11 @@ def audit(
         for target in targets if coalitions else ():
             found.append(smallest_coalition(lab, target, most=most_coalitions))
             bar.tick(1)
-    return _audit(lab, [findings[case] for case in cases], found)
+    return summary(lab, [findings[case] for case in cases], found)
 
 
-def _targets(lab: Lab, agents: Iterable[int] | None) -> list[int]:
+def targets_of(lab: Lab, agents: Iterable[int] | None) -> list[int]:
+    """Who is attacked."""
     m = lab.run.network.n_agents
     chosen = list(range(m) if agents is None else dict.fromkeys(agents))
     for i in chosen:
@@ -82,7 +83,8 @@ def _targets(lab: Lab, agents: Iterable[int] | None) -> list[int]:
     return chosen
 
 
-def _cases(lab: Lab, targets: Sequence[int], adversary: object) -> Iterator[Case]:
+def cases_of(lab: Lab, targets: Sequence[int], adversary: object) -> Iterator[Case]:
+    """Who attacks whom."""
     for wish in _wishes(adversary):
         for i in targets:
             near = lab.neighbours(i)
@@ -121,11 +123,13 @@ def _finding(lab: Lab, target: int, kind: str, adversary: Adversary) -> Finding:
         tried=outcome.tried,
         refused=outcome.refused,
         failed=outcome.failed,
+        unjudged=outcome.unjudged,
         place=outcome.place,
     )
 
 
-def _audit(lab: Lab, findings: Sequence[Finding], coalitions: Sequence[Coalition]) -> Audit:
+def summary(lab: Lab, findings: Sequence[Finding], coalitions: Sequence[Coalition]) -> Audit:
+    """The findings with what was run."""
     run, truth = lab.run, lab.truth
     off = np.linalg.norm(truth.x - truth.solution, axis=2).max(axis=1)  # (n + 1,)
     reached = np.flatnonzero(off <= 1e-6 * off[0])

@@ -25,10 +25,11 @@ class Finding:
     kind: str  # eavesdropper, neighbour, neighbours; any other adversary is a kind of its own
     adversary: str  # in words
     evidence: tuple[Evidence, ...]
-    tried: tuple[str, ...]  # attacks, by name
-    refused: Mapping[str, str]  # attack: why it cannot be tried
+    tried: tuple[str, ...]  # attacks that gave an estimate, by name
+    refused: Mapping[str, str]  # attack: why it cannot be tried, or that it gave no estimate
     place: tuple[float, ...] | None = None  # of a rendezvous: p_i as recovered
     failed: Mapping[str, str] = field(default_factory=dict[str, str])  # attack: what ended it
+    unjudged: Mapping[str, str] = field(default_factory=dict[str, str])  # attack: has no truth
 
     @property
     def exposure(self) -> Verdict:
@@ -44,15 +45,21 @@ class Finding:
         """In plain words; that nothing was recovered says how much was tried."""
         if self.exposure != "not recovered":
             return self.exposure
-        return f"{self.exposure} ({effort(len(self.tried), len(self.failed))})"
+        said = effort(len(self.tried), len(self.failed))
+        return said if said == NONE else f"{self.exposure} ({said})"
+
+
+NONE = "no attack applies"
 
 
 def effort(tried: int, failed: int) -> str:
     """How many attacks were tried, and how many an error ended.
 
-    >>> effort(1, 0), effort(3, 2)
-    ('1 attack tried', '3 attacks tried, 2 failed')
+    >>> effort(1, 0), effort(3, 2), effort(0, 0)
+    ('1 attack tried', '3 attacks tried, 2 failed', 'no attack applies')
     """
+    if not tried and not failed:
+        return NONE
     return f"{tried} attack{'s' * (tried != 1)} tried" + f", {failed} failed" * (failed > 0)
 
 

@@ -2,7 +2,8 @@
 
 A view holds public things (graph, weights, algorithm), the messages on the links that the adversary
 hears, and what its members know themselves. Everything else is not hidden in it but absent: no
-truth, no run, no seed or key, no data of others.
+truth, no run, no seed or key, no data of others. Only the game of membership gives its adversary
+more, all data but one bit (`suspects`), and no other attack may look at that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from hushgrad.errors import InputError, PrivacyError
 from hushgrad.exchange import Links
 from hushgrad.masks import Mask
 from hushgrad.mixing import Network
-from hushgrad.privacy.adversaries import Adversary, Link
+from hushgrad.privacy.adversaries import Active, Adversary, Link
 from hushgrad.privacy.replay import (
     gradients,
     masks,
@@ -30,6 +32,7 @@ from hushgrad.privacy.replay import (
     trace_of,
     weights,
 )
+from hushgrad.privacy.rows import Suspicion, n_rows, total_rows
 from hushgrad.simulate.result import Run
 from hushgrad.simulate.transcript import Channel
 
@@ -47,6 +50,7 @@ class Own:
     gradient: Callable[[ArrayLike], Floats]  # θ (d,) → ∇f_i(θ) (d,)
     mask: Mask | None  # that it added to its f_i
     shared: Mapping[int, Mask]  # {partner: the part of the partner's mask that the two share}
+    n_rows: int | None = None  # of its data, if the data are rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +92,16 @@ class Knowledge:
     network: Network
     dim: int
     iterations: int  # n
+    stage_lengths: tuple[int, ...]  # they add up to n
+    problem: str  # the kind of objective that all minimise: public
     members: frozenset[int]
     heard: frozenset[Link]  # (sender, receiver)
     links: frozenset[Link]  # all that the algorithm uses, two-hop ones included: public
+    active: Active | None = None  # how members perturbed what they sent, if they did
     _channels: tuple[_Heard, ...] = field(repr=False)
     _own: Mapping[int, Own] = field(repr=False)
+    n_rows: int | None = None  # Σ_i n_i, as a result publishes it
+    suspects: Mapping[int, Suspicion] = field(default_factory=dict[int, Suspicion], repr=False)
 
     @staticmethod
     def of(
@@ -116,16 +125,27 @@ class Knowledge:
             network=run.network,
             dim=trace.shape[2],
             iterations=trace.shape[0] - 1,
+            stage_lengths=tuple(run.config.get("stages") or [trace.shape[0] - 1]),
+            problem=run.problem.name,
             members=adversary.members,
             heard=heard,
             links=links,
+            active=adversary.within(run.config.get("begin", 0), trace.shape[0] - 1)
+            if isinstance(adversary, Active)
+            else None,
             _channels=tuple(_Heard.of(c, heard, trial) for c in run.transcript.channels),  # type: ignore[union-attr]  # trace_of has checked it
             _own=_own(run, trial, trace, adversary.members, {} if known is None else known),
+            n_rows=total_rows(run.problem, _trial(run, trial)),
         )
 
     @property
     def n_agents(self) -> int:
         return self.network.n_agents
+
+    @property
+    def stages(self) -> tuple[range, ...]:
+        """The iterations of each stage; one range for a run without stages."""
+        return tuple(range(a, b) for a, b in pairwise([0, *accumulate(self.stage_lengths)]))
 
     def out_links(self, i: int) -> tuple[int, ...]:
         """To whom i sends, ascending."""
@@ -177,6 +197,11 @@ class Knowledge:
         return self._own[i]
 
 
+def _trial(run: Run, row: int) -> int | None:
+    """The trial's number, where every trial has data of its own."""
+    return None if run.problem.n_trials is None else int(run.trials[row])
+
+
 def _wire_links(algorithm: Algorithm, network: Network) -> frozenset[Link]:
     graph = network.graph.two_hop() if algorithm.links is Links.TWO_HOP else network.graph
     return frozenset(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True))
@@ -187,7 +212,7 @@ def _own(
 ) -> dict[int, Own]:
     new = members - set(known)
     every = masks(run, row) if new else None
-    trial: Any = None if run.problem.n_trials is None else int(run.trials[row])
+    trial: Any = _trial(run, row)
     for i, agent in replays(run, row, new).items() if new else ():
         known[i] = Own(
             x=trace[:, i].copy(),
@@ -197,5 +222,6 @@ def _own(
             gradient=run.problem.local_gradient(i, trial),
             mask=None if every is None else deepcopy(every[i]),
             shared=shared_masks(run, row, i),
+            n_rows=n_rows(run.problem, i, trial),
         )
     return {i: known[i] for i in members}

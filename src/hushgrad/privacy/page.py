@@ -22,12 +22,15 @@ from hushgrad.privacy.verdict import Verdict
 _ERROR, _SPEED = "relative error at the end", "iterations to 1e-6"
 _COALITION = "smallest coalition that exposes it"
 _VERDICTS: dict[Verdict, str] = {
-    "exposed": "A gradient, the curvature or the whole objective of the agent was recovered with a "
-    "relative error of at most 10 %, and at least twice as well as by guessing.",
+    "exposed": "A gradient, the curvature, the whole objective or the number of rows of the agent "
+    "was recovered with a relative error of at most 10 %, and at least twice as well as by "
+    "guessing; or a test tells with an advantage of at least 50 % whether the agent has a given "
+    "row.",
     "direction exposed": "The direction of a gradient was recovered within 18°, more exactly than "
     "chance explains. Its size was not.",
     "not recovered": "No attack that was tried came that near. That is no proof: it says how many "
-    "were tried, and a cleverer attack may exist.",
+    "were tried, and a cleverer attack may exist. Where none of them gives an estimate, the page "
+    "says that no attack applies.",
 }
 _ASSUMED = (
     "Every adversary knows the network, the weights, the algorithm and the distributions of secret "
@@ -207,6 +210,7 @@ def _list(attacks: Iterable[str]) -> str:
 
 def _reasons(finding: Finding) -> str:
     failed = {name: f"failed, {error}" for name, error in finding.failed.items()}
+    failed |= {name: f"{what} not judged: no truth" for name, what in finding.unjudged.items()}
     told: dict[str, list[str]] = {}
     for name, reason in (failed | dict(finding.refused)).items():
         told.setdefault(reason, []).append(title(name))

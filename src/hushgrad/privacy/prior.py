@@ -2,8 +2,8 @@
 
     g_i^k, g_i(θ*)    0; for a coalition also the mean of its own; and, as Σ_i g_i(θ*) = 0, minus
                       the sum of its own divided among the others. θ* is known to participants.
-    H_i               the mean over the other agents: what is usual counts as public, as it is
-                      where all losses have the same curvature
+    H_i, n_i          the mean over the other agents: what is usual counts as public, as it is
+                      where all losses have the same curvature; of n_i also their median
     x_i^k             θ*; for a coalition also the mean of its own
     a direction       any: the angle to a random line that is undercut with a given chance
 
@@ -52,6 +52,13 @@ def curvature_guesses(truth: Truth, target: int) -> list[Floats]:
     known = [H for H in others if H is not None]
     zero = np.zeros((len(truth.solution),) * 2)
     return [zero, np.mean(known, axis=0)] if known else [zero]
+
+
+def count_guesses(truth: Truth, target: int) -> list[Floats]:
+    """Of n_i, (1,) each."""
+    others = [truth.n_rows(j) for j in range(truth.n_agents) if j != target]
+    known = [n for n in others if n is not None]
+    return [np.array([np.mean(known)]), np.array([np.median(known)])] if known else [np.zeros(1)]
 
 
 def position_guesses(view: Knowledge, theta: Floats, k: NDArray[np.int64]) -> list[Floats]:

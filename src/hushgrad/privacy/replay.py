@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from hushgrad.agent.local import Local, local_agents
 from hushgrad.agent.masking import agent_masks, mask_sizes
 from hushgrad.agent.single import SingleAgent
+from hushgrad.agent.stages import within_stage
 from hushgrad.algorithms.base import Private, Stepping
-from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
+from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.errors import PrivacyError
-from hushgrad.exchange import Array, Columns
+from hushgrad.exchange import Columns
 from hushgrad.masks import Mask
 from hushgrad.simulate.result import Run
 
@@ -25,19 +26,8 @@ class Replay(SingleAgent):
     """One agent in all iterations at once: they take the place of the trials, (1, d, n)."""
 
     def __init__(self, local: Local, n: int):
-        super().__init__(local)
+        super().__init__(local, ahead=n)
         self.n = n
-        self.k = np.arange(float(n))[None, None]
-
-    def uniform(self, stream: Stream, *, slot: int = 0, once: bool = False) -> Array:
-        slots = np.full((1, 1, 1), slot, np.uint32)
-        return self._drawn_ahead(None, stream, slots, once=once)
-
-    def _drawn_ahead(self, address: object, stream: Stream, slots: Any, *, once: bool) -> Array:
-        del address
-        when = np.array([ONCE], np.uint32) if once else np.arange(self.n, dtype=np.uint32)
-        drawn = self.local.draws.uniforms(stream, when, slots.ravel())  # (n or 1, slots)
-        return drawn.T.reshape(*slots.shape[:2], len(when))
 
 
 def stepsizes(agent: Replay, algorithm: Any) -> Floats:
@@ -62,8 +52,10 @@ def weights(agent: Replay, algorithm: Any) -> dict[int, Floats] | None:
 
 def replays(run: Run, row: int, agents: Iterable[int]) -> dict[int, Replay]:
     """Some agents of one trial of a recorded run."""
+    algorithm = within_stage(run.algorithm) if run.config["stages"] else run.algorithm
+    trial = int(run.trials[row])
     locals_ = local_agents(
-        run.algorithm, run.problem, run.network, seed=run.seed, trial=int(run.trials[row])
+        algorithm, run.problem, run.network, seed=run.seed, trial=trial, stage=run.stage
     )
     n = trace_of(run, row).shape[0] - 1
     return {i: Replay(locals_[i], n) for i in agents}
@@ -88,8 +80,18 @@ def trace_of(run: Run, row: int) -> Floats:
 def masks(run: Run, row: int) -> list[Mask] | None:
     """What each agent's objective was masked with, if it was."""
     return agent_masks(
-        run.algorithm, run.network, run.problem.dim, seed=run.seed, trial=int(run.trials[row])
+        run.algorithm,
+        run.network,
+        run.problem.dim,
+        seed=run.seed,
+        trial=int(run.trials[row]),
+        stage=run.stage,
+        scale=_scale(run, row),
     )
+
+
+def _scale(run: Run, row: int) -> float | None:
+    return None if run.mask_scale is None else float(run.mask_scale[row])
 
 
 def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
@@ -97,13 +99,12 @@ def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
     algorithm, network = run.algorithm, run.network
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return {}
-    sizes = mask_sizes(algorithm, network, run.problem.dim)
-    key = trial_keys(run.seed, [int(run.trials[row])])
-    slots = np.arange(sizes.count, dtype=np.uint32)[:, None]
+    sizes = mask_sizes(algorithm, network, run.problem.dim, _scale(run, row))
+    key = trial_keys(run.seed, [int(run.trials[row])], run.stage)
     found: dict[int, Mask] = {}
     for partner in algorithm.masking.partners(i, network.n_agents):
         pair = pair_keys(key, [min(i, partner)], [max(i, partner)])
-        share = sizes.share(uniforms(pair, (np.full_like(slots, ONCE), slots)))[:, 0]
+        share = sizes.share(pair_words(pair, sizes.n_words))[:, 0, 0]
         found[partner] = Mask(*sizes.parts(share if partner < i else -share))
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Finding, Findings, effort
-from hushgrad.privacy.verdict import DIRECTION, Evidence
+from hushgrad.privacy.verdict import DIRECTION, MEMBERSHIP, Evidence
 
 HEADINGS = ("agent", "adversary", "verdict", "by")
 
@@ -18,6 +18,11 @@ QUANTITIES = {
     "gradient at optimum up to sign": "±g(θ*)",
     "curvature": "Hessian",
     "objective": "f",
+    "rows": "{rows} rows",
+    "count": "number of rows",
+    "membership": "a row of its own",
+    "change": "change between runs",
+    "row": "the row that joined or left",
     "direction": "direction of g",
 }
 KINDS = {
@@ -41,6 +46,8 @@ def told(e: Evidence | None) -> str:
     if e is None:
         return "–"
     near = "" if e.counts else "nearest "
+    if e.quantity == MEMBERSHIP:
+        return f"{near}{title(e.attack)}: {what(e)}, advantage {100 * (1 - e.error):.0f} %"
     return f"{near}{title(e.attack)}: {what(e)}, {size(e.error)} off (guess {size(e.guess)})"
 
 
@@ -57,7 +64,8 @@ def what(e: Evidence) -> str:
     """
     k = "" if e.k is None else str(e.k[0]) if e.k[0] == e.k[1] else f"{e.k[0]}…{e.k[1]}"
     at = f" at k = {k}" if e.quantity == DIRECTION and k else ""
-    return QUANTITIES.get(e.quantity, e.quantity).format(k=k) + at
+    rows = "" if e.rows is None else f"{e.rows[0]} of {e.rows[1]}"
+    return QUANTITIES.get(e.quantity, e.quantity).format(k=k, rows=rows) + at
 
 
 def size(error: float) -> str:
@@ -98,6 +106,15 @@ def counts(audit: Findings, kind: str) -> str:
     return f"0 of {len(worst)} exposed ({effort(tried, failed)})"
 
 
+def without_truth(audit: Findings) -> list[str]:
+    """What was estimated and could not be judged, and in how many findings."""
+    found = Counter(item for finding in audit.findings for item in finding.unjudged.items())
+    return [
+        f"{title(name)}: {QUANTITIES[quantity]} ({n} of {len(audit.findings)} findings)"
+        for (name, quantity), n in found.items()
+    ]
+
+
 def failures(audit: Findings) -> list[str]:
     """Every error that ended an attack, and how many findings had to do without the attack."""
     errors = Counter(item for finding in audit.findings for item in finding.failed.items())
@@ -115,6 +132,9 @@ def text_table(audit: Findings) -> str:
     if audit.coalitions:
         lines += ["", "smallest coalition that exposes:"]
         lines += [f"  agent {c.agent}: {c}" for c in audit.coalitions]
+    if unjudged := without_truth(audit):
+        lines += ["", "not judged, as there is no truth to compare with:"]
+        lines += [f"  {line}" for line in unjudged]
     if failed := failures(audit):
         lines += ["", "attacks that failed, and so count as not tried:"]
         lines += [f"  {line}" for line in failed]

@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from hushgrad.masks import Mask
 from hushgrad.privacy.replay import Replay, gradients, masks, replays, stepsizes, trace_of
+from hushgrad.privacy.row_matching import true_rows
+from hushgrad.privacy.rows import affine, n_rows
 from hushgrad.simulate.result import Run
 
 type Floats = NDArray[np.float64]
 
-_LINEAR = 1e-9  # relative departure of a gradient from Hθ + q that counts as rounding
+_STEP = 1e-4  # of differences: truncation 1e-8, rounding 1e-12
+_SMOOTH = 1e-2  # relative change of a Hessian between two steps: a tenth of what verdicts ask
 
 
 class Truth:
@@ -25,6 +28,8 @@ class Truth:
         solution = np.atleast_2d(run.solution)
         self.solution: Floats = solution[trial if len(solution) > 1 else 0]  # (d,) θ*
         self._kept: dict[int, Floats] = {}
+        self._curvatures: dict[int, Floats | None] = {}
+        self._objectives: dict[int, Floats | None] = {}
 
     @property
     def n_agents(self) -> int:
@@ -66,16 +71,47 @@ class Truth:
 
     def objective(self, i: int) -> Floats | None:
         """[H_i | q_i] (d, d + 1) of g_i(θ) = H_i θ + q_i; None where f_i is not quadratic."""
-        d = len(self.solution)
-        probe = np.random.default_rng(0).normal(size=d)
-        thetas = np.concatenate([np.zeros((1, d)), np.eye(d), probe[None]])
-        at = gradients(self._run, self._row, i, thetas)
-        q, H = at[0], (at[1:-1] - at[0]).T
-        off = np.linalg.norm(at[-1] - H @ probe - q)
-        size = np.linalg.norm(H) * np.linalg.norm(probe) + np.linalg.norm(q)
-        return np.column_stack([H, q]) if off <= _LINEAR * size else None
+        if i not in self._objectives:
+            self._objectives[i] = affine(
+                lambda thetas: gradients(self._run, self._row, i, thetas), len(self.solution)
+            )
+        return self._objectives[i]
+
+    def rows(self, i: int) -> Floats | None:
+        """The rows of agent i's data (n_i, d), up to their signs; None where it has none."""
+        problem = self._run.problem
+        trial = None if problem.n_trials is None else int(self._run.trials[self._row])
+        return true_rows(problem, i, trial)
 
     def hessian(self, i: int) -> Floats | None:
-        """H_i (d, d) where f_i is quadratic, else None."""
-        objective = self.objective(i)
-        return None if objective is None else objective[:, :-1]
+        """H_i (d, d), of an f_i that is not quadratic at θ*; None where f_i is bent there.
+
+        Gradients on both sides of θ*, at two distances, must tell the same Hessian.
+        """
+        if i not in self._curvatures:
+            objective = self.objective(i)
+            if objective is None:
+                near, far = self._differences(i, _STEP), self._differences(i, 2 * _STEP)
+                is_smooth = np.linalg.norm(near - far) <= _SMOOTH * np.linalg.norm(near)
+                self._curvatures[i] = near if is_smooth else None
+            else:
+                self._curvatures[i] = objective[:, :-1]
+        return self._curvatures[i]
+
+    def _differences(self, i: int, step: float) -> Floats:
+        """The symmetric part of the central differences of ∇f_i at θ*, (d, d)."""
+        d = len(self.solution)
+        step *= 1.0 + float(np.abs(self.solution).max())
+        aside = step * np.concatenate([np.eye(d), -np.eye(d)])
+        at = gradients(self._run, self._row, i, self.solution + aside)
+        H = (at[:d] - at[d:]) / (2 * step)
+        return (H + H.T) / 2
+
+    def n_rows(self, i: int) -> int | None:
+        """n_i, where the problem's data are rows."""
+        return n_rows(self._run.problem, i, self._trial)
+
+    @property
+    def _trial(self) -> int | None:
+        per_trial = self._run.problem.n_trials is not None
+        return int(self._run.trials[self._row]) if per_trial else None

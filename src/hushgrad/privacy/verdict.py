@@ -3,16 +3,22 @@
 An estimate is worth something if it is near the truth *and* clearly nearer than the best guess
 without messages (prior.py). What it may be about:
 
-    secrets            g_i^k, g_i(θ*), H_i, or f_i as a whole: within 10 %, the agent is exposed
+    secrets            g_i^k, g_i(θ*), H_i, f_i as a whole, rows of its data, or their number n_i:
+                       within 10 %, the agent is exposed
+    change, row        of (H_i, q_i) between two runs, and the row that joined or left (repeated.py)
+    membership         whether a candidate row is i's: exposed if the best test has an advantage of
+                       50 %, which is to be right in three cases of four instead of two
     direction          of a gradient, within 18° and nearer than luck explains
     working variables  x_i^k and λ_i^k g_i^k: told, but they are no data of the agent's
 
 Errors are relative, ‖estimate − truth‖ / ‖truth‖, over many iterations their median; for directions
-the sine of the angle. A gradient that all but vanishes is measured by the others' size instead.
+the sine of the angle; for membership 1 − advantage. A gradient that all but vanishes is measured by
+the others' size instead. H_i of an f_i that is not quadratic is its Hessian at θ*.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,12 +30,14 @@ from numpy.typing import NDArray
 from hushgrad.privacy.attacks.base import Estimate
 from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.privacy.prior import (
+    count_guesses,
     curvature_guesses,
     gradient_guesses,
     lucky_sine,
     optimum_guesses,
     position_guesses,
 )
+from hushgrad.privacy.row_matching import guessed, matched
 from hushgrad.privacy.truth import Truth
 
 type Floats = NDArray[np.float64]
@@ -38,6 +46,8 @@ type Verdict = Literal["exposed", "direction exposed", "not recovered"]
 EXPOSED = 0.1  # relative error
 ALIGNED = float(np.sin(np.arccos(0.95)))  # sine of the angle
 CLEAR = 0.5  # of the guess's error: an estimate counts if it is twice as good
+MEMBER = 0.5  # advantage of a membership test: true positives − false positives
+_LIKELY = 5.0  # standard deviations from its mean: no log-likelihood ratio is further off by chance
 LUCK = 0.01  # chance that of all agents one direction is met by accident
 _EXACT = 1e-6  # smaller errors are as good as none
 _VANISHING = 1e-9  # of the usual gradient: below, 0 is as good as the truth
@@ -48,8 +58,14 @@ SECRETS = (
     "gradient at optimum up to sign",
     "curvature",
     "objective",
+    "rows",
+    "count",
+    "membership",
+    "change",
+    "row",
 )
 DIRECTION = "direction"
+MEMBERSHIP = "membership"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +75,18 @@ class Evidence:
     attack: str
     quantity: str  # one of SECRETS, DIRECTION, or a working variable
     k: tuple[int, int] | None  # first and last iteration judged; None: of the whole run
-    error: float
+    error: float  # for membership 1 − advantage
     guess: float  # error of the guess; for a direction what luck undercuts
+    rows: tuple[int, int] | None = None  # of rows: how many of how many were recovered
+    stage: int | None = None  # of a run in several stages
 
     @property
     def counts(self) -> bool:
         """Whether this is near the truth, and by more than luck."""
         if self.quantity == DIRECTION:
             return self.error <= ALIGNED and self.error < self.guess
+        if self.quantity == MEMBERSHIP:
+            return self.error <= 1.0 - MEMBER
         return self.error <= min(EXPOSED, CLEAR * self.guess) and self.guess > _EXACT
 
     @property
@@ -92,12 +112,14 @@ def severity(e: Evidence) -> float:
 
 def best(evidence: Iterable[Evidence]) -> Evidence | None:
     """What the verdict rests on: of what counts the most exact secret, of equally exact ones the
-    largest, else a direction; where nothing counts, the attempt on a secret that came nearest.
+    largest, else membership, else a direction; where nothing counts, the attempt on a secret that
+    came nearest.
     """
 
-    def rank(e: Evidence) -> tuple[bool, bool, float, float]:
+    def rank(e: Evidence) -> tuple[bool, bool, bool, float, float]:
         near = severity(e) if e.counts else e.error / max(e.guess, 1e-300)
-        return not e.counts, e.quantity not in SECRETS, near, -e.extent
+        is_bit = e.counts and e.quantity == MEMBERSHIP
+        return not e.counts, e.quantity not in SECRETS, is_bit, near, -e.extent
 
     return min((e for e in evidence if e.quantity in (*SECRETS, DIRECTION)), key=rank, default=None)
 
@@ -124,8 +146,47 @@ class Judge:
                 return self._at_optimum(view, estimate)
             case "objective":
                 return self._objective(view, estimate)
+            case "rows":
+                return self._rows(estimate)
+            case "curvature":
+                return self._curvature(estimate)
+            case "count":
+                return self._count(estimate)
+            case "membership":
+                return (_membership(estimate),)
             case _:
                 return ()
+
+    def unjudged(self, estimate: Estimate) -> str | None:
+        """What an estimate is about for which there is no truth, if there is any."""
+        quantity, i = estimate.quantity, estimate.target
+        if quantity in ("objective", "curvature") and self.truth.hessian(i) is None:
+            return "curvature"
+        return "count" if quantity == "count" and self.truth.n_rows(i) is None else None
+
+    def _rows(self, e: Estimate) -> tuple[Evidence, ...]:
+        """How many rows are met; the error is the median of these, or the least if there is none.
+
+        What any other agent has counts as a guess: a row that is usual is no secret.
+        """
+        true = self.truth.rows(e.target)
+        if true is None or not len(true):
+            return ()
+        others = [self.truth.rows(j) for j in range(self.truth.n_agents) if j != e.target]
+        errors = matched(e.value, true)
+        guesses = guessed([rows for rows in others if rows is not None], true)
+        met = (errors <= np.minimum(EXPOSED, CLEAR * guesses)) & (guesses > _EXACT)
+        shown = met if met.any() else errors == errors.min()
+        return (
+            Evidence(
+                attack=e.attack,
+                quantity="rows",
+                k=None,
+                error=_median(errors[shown]),
+                guess=_median(guesses[shown]),
+                rows=(int(met.sum()), len(true)),
+            ),
+        )
 
     def _series(self, view: Knowledge, e: Estimate, k: NDArray[np.int64]) -> tuple[Evidence, ...]:
         truth, i = self.truth, e.target
@@ -157,17 +218,30 @@ class Judge:
         H, q = e.value[:, :-1], e.value[:, -1]
         gradient = replace(e, quantity="gradient at optimum", value=H @ self.truth.solution + q)
         found = self._at_optimum(view, gradient)
+        curvature = self._curvature(replace(e, quantity="curvature", value=H))
+        if not curvature or self.truth.objective(e.target) is None:
+            return *found, *curvature
+        worse = replace(
+            curvature[0],
+            quantity="objective",
+            error=max(curvature[0].error, found[0].error),
+            guess=max(curvature[0].guess, found[0].guess),
+        )
+        return *found, *curvature, worse
+
+    def _curvature(self, e: Estimate) -> tuple[Evidence, ...]:
         true = self.truth.hessian(e.target)
         if true is None:
-            return found
+            return ()
         guesses = [guess.ravel() for guess in curvature_guesses(self.truth, e.target)]
-        curvature = self._compared(replace(e, value=H.ravel()), true.ravel(), guesses)
-        worse = replace(
-            curvature,
-            error=max(curvature.error, found[0].error),
-            guess=max(curvature.guess, found[0].guess),
-        )
-        return *found, replace(curvature, quantity="curvature"), worse
+        return (self._compared(replace(e, value=e.value.ravel()), true.ravel(), guesses),)
+
+    def _count(self, e: Estimate) -> tuple[Evidence, ...]:
+        true = self.truth.n_rows(e.target)
+        if not true:
+            return ()
+        guesses = count_guesses(self.truth, e.target)
+        return (self._compared(e, np.array([float(true)]), guesses),)
 
     def _compared(self, e: Estimate, true: Floats, guesses: Sequence[Floats]) -> Evidence:
         size = np.maximum(np.linalg.norm(true, axis=-1), self._floor)
@@ -210,6 +284,27 @@ class Judge:
             float(np.linalg.norm(self.truth.gradients(i)[0])) for i in range(self.truth.n_agents)
         )
         return max(_VANISHING * usual, 1e-300)
+
+
+def _membership(e: Estimate) -> Evidence:
+    """The advantage that the test claims, if the ratio is one that the truth can give.
+
+    The candidate is a row of the target, so the log-likelihood ratio is N(μ²/2, μ²). One that is
+    many deviations off comes of statistics that are not the agent's: such a test is worth nothing.
+    """
+    ratio, mu = map(float, e.value)
+    is_likely = np.isinf(mu) or abs(ratio - mu**2 / 2) <= _LIKELY * mu
+    found = advantage(mu) if is_likely else 0.0
+    return Evidence(attack=e.attack, quantity=MEMBERSHIP, k=None, error=1.0 - found, guess=1.0)
+
+
+def advantage(mu: float) -> float:
+    """Of the best test between N(0, 1) and N(μ, 1): true positives − false positives.
+
+    >>> advantage(0.0), round(advantage(1.349), 3), advantage(np.inf)
+    (0.0, 0.5, 1.0)
+    """
+    return math.erf(mu / math.sqrt(8.0))
 
 
 def _ends(e: Estimate) -> tuple[int, int] | None:

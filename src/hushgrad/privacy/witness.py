@@ -24,7 +24,7 @@ and where nothing deviates none can: then ζ = 0 is all there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.local import Local
 from hushgrad.agent.machine import StepMachine
+from hushgrad.agent.masking import masked_statistics
 from hushgrad.agent.rounds import Payload
+from hushgrad.agent.stages import Statistic, within_stage
 from hushgrad.algorithms.base import Private
 from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.algorithms.pdg_nds import PDGNDS
@@ -41,6 +43,7 @@ from hushgrad.draws import Stream
 from hushgrad.errors import PrivacyError
 from hushgrad.privacy.replay import Replay, replays, stepsizes, trace_of
 from hushgrad.simulate.result import Run
+from hushgrad.simulate.staged import statistics
 from hushgrad.stepsizes import Bursts, Deviation, Harmonic, NoDeviation, Schedule
 
 type Floats = NDArray[np.float64]
@@ -129,10 +132,14 @@ def witness(run: Run, agent: int, zeta: ArrayLike, *, trial: int = 0) -> Witness
         raise PrivacyError(f"agents are numbered 0 to {trace.shape[1] - 1}, but agent = {agent!r}.")
     zetas = _checked(zeta, len(trace) - 1)
     own = replays(run, trial, [agent])[agent]
+    local = own.local
+    if run.config["stages"]:
+        local = replace(local, gradient=_staged_gradient(run, trial, agent))
+        algorithm = within_stage(algorithm)
     sent, received = _mail(run, trial, agent)
     up, down = _factors(zetas)
-    truth = _replay(algorithm, own.local, trace[0, agent], received, 0 * up + 1, 0 * up + 1)
-    other = _replay(algorithm, own.local, trace[0, agent], received, up, down)
+    truth = _replay(algorithm, local, trace[0, agent], received, 0 * up + 1, 0 * up + 1)
+    other = _replay(algorithm, local, trace[0, agent], received, up, down)
     low, high, impossible = _support(algorithm.schedule, own, zetas)
     return Witness(
         agent=agent,
@@ -148,6 +155,29 @@ def witness(run: Run, agent: int, zeta: ArrayLike, *, trial: int = 0) -> Witness
         first_impossible_k=impossible,
         log_likelihood_ratio=0.0 if impossible is None else -math.inf,
     )
+
+
+def _staged_gradient(run: Run, trial: int, agent: int) -> Callable[[Floats], Floats]:
+    """The gradient with which an agent computes in a run of one stage."""
+    if len(run.config["stages"]) > 1:
+        raise PrivacyError(
+            "a witness replays the gradients of one objective, but this run has "
+            f"{len(run.config['stages'])} stages with an objective each. Use stages=1."
+        )
+    assert run.mask_scale is not None
+    row = slice(trial, trial + 1)
+    start = trace_of(run, trial)[:1]
+    every = statistics(run.problem, run.algorithm, run.trials[row], start, None)
+    masked = masked_statistics(
+        run.algorithm,
+        run.network,
+        every,
+        run.mask_scale[row],
+        seed=run.seed,
+        trials=run.trials[row],
+        stage=0,
+    )
+    return Statistic(masked.H[0, agent], masked.q[0, agent]).gradient
 
 
 def _checked(zeta: ArrayLike, n: int) -> Floats:
@@ -245,7 +275,9 @@ class _Scaled(Schedule):
         return self  # the inner one does already
 
     def __call__(self, agent: Any) -> Any:
-        return self.factors[int(agent.k)] * self.inner(agent)
+        # an agent computes the stepsizes of many iterations at once, also of some that never come
+        at = np.minimum(agent.k, len(self.factors) - 1).astype(np.int64)
+        return self.factors[at] * self.inner(agent)
 
 
 def _is_identical(one: list[Mail], other: list[Mail]) -> bool:

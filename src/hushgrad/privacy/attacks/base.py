@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,6 +21,10 @@ type Quantity = Literal[
     "position",  # x_i^k, (len(k), d)
     "tracker",  # y_i^k, (len(k), d)
     "objective",  # [H_i | q_i] of g_i(θ) = H_i θ + q_i, (d, d + 1)
+    "rows",  # the rows of i's data, each up to its sign, (rows, d): y_r x_r of a logistic f_i
+    "curvature",  # H_i, (d, d); of an f_i that is not quadratic at θ*
+    "count",  # n_i, the number of i's rows, (1,)
+    "membership",  # (2,) log-likelihood ratio of a candidate row, and its separation μ
     "data",  # what the problem calls its data, e.g. the position p_i of a rendezvous, (d,)
 ]
 
@@ -51,3 +56,21 @@ class Attack(abc.ABC):
     @abc.abstractmethod
     def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         """What is learned of `target`; call only where `applies` gives None."""
+
+
+class StagesAttack(Attack):
+    """An attack on all stages of a run together, called with the views of its stages."""
+
+    @abc.abstractmethod
+    def refusal(self, views: Sequence[Knowledge], target: int) -> str | None:
+        """None where the attack can be tried, else why not, in plain words."""
+
+    @abc.abstractmethod
+    def over(self, views: Sequence[Knowledge], target: int) -> tuple[Estimate, ...]:
+        """What is learned of `target`; call only where `refusal` gives None."""
+
+    def applies(self, view: Knowledge, target: int) -> str | None:
+        return self.refusal([view], target)
+
+    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
+        return self.over([view], target)

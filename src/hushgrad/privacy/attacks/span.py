@@ -155,7 +155,8 @@ def lines_of(view: Knowledge, target: int) -> Lines:
     spread = np.einsum("jr,njd->nrd", left[:, rank:], V)  # − (Σ_j n_j b_ji) s for each n
     _, lengths, axes = np.linalg.svd(spread, full_matrices=False)
     length, rounding = lengths[:, 0], _EPS * np.abs(V).max(axis=(1, 2))
-    usual = np.convolve(length, np.ones(2 * _NEAR + 1), "same") / (2 * _NEAR + 1)
+    window = np.ones(min(2 * _NEAR + 1, len(length)))
+    usual = np.convolve(length, window, "same") / len(window)
     with np.errstate(divide="ignore", invalid="ignore"):
         unsure = np.where(length > _ABOVE * rounding, np.maximum(1.0, usual / length), np.inf)
         noise = rounding * unsure / size[:rank].min()
