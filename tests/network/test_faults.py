@@ -23,9 +23,16 @@ from support import attackers, process_network, random_crashes
 from support.studies import agents_of, start_study, study_text
 
 CONSTANT = {"kind": "constant", "value": 0.2}
+# The parts of the recommended design but its stages, which call no objective between kills:
+# test_stages.py kills agents there.
+PARTS = {
+    "design": "paper",
+    "split": {"kind": "private_constant", "own": 0.45},
+    "masks": {"kind": "zero_sum"},
+}
 ALGORITHMS = {
-    "PDG-NDS": {"name": "PDGNDS", "stepsize": CONSTANT},  # recommended design, secret draws, masks
-    "PDG-DS": {"name": "PDGDS", "stepsize": {"kind": "diminishing", "scale": 0.5}},
+    "PDG-NDS": {"name": "PDGNDS", "stepsize": CONSTANT, **PARTS},
+    "PDG-DS": {"name": "PDGDS", "stepsize": {"kind": "diminishing", "scale": 0.5}, **PARTS},
     "DIGing": {"name": "DIGing", "stepsize": CONSTANT},
     "Aug-DGM": {"name": "AugDGM", "stepsize": CONSTANT},  # two rounds per iteration
     "AsynDGM": {"name": "AsynDGM", "stepsize": CONSTANT},
@@ -246,7 +253,7 @@ def test_a_slow_neighbour_costs_waiting_not_memory(write_network):
     )
     for j in range(3):
         network.file(j).with_name("objective.py").write_text(
-            "def gradient(x):\n    return 0.1 * x\n"
+            "def gradient(x):\n    return 0.1 * x\n\ndef hessian(x):\n    return None\n"
         )
 
     def position(j):

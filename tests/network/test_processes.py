@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
+from hushgrad.agent.stages import n_stages
 from hushgrad.network.local.setup import make_network, write_configs
 from hushgrad.schema.algorithms import build_algorithm
 from hushgrad.schema.places import Source
 from hushgrad.simulate.run import driver_of
+from hushgrad.simulate.staged import simulate_stages
 from support import process_network
 from support.algorithm_tables import TABLES, estimation
 
@@ -35,7 +37,9 @@ def test_every_algorithm_by_processes_gives_the_simulators_trajectory(tmp_path, 
             assert network.end() == [0] * M, [network.log(j) for j in range(M)]
         finally:
             network.close()
-        return driver_of("agents")(order)
+        stages = n_stages(order.algorithm, is_quadratic=order.problem.is_quadratic)
+        agents = driver_of("agents")
+        return simulate_stages(order, agents, stages) if stages else agents(order)
 
     hg.run(
         algorithm, estimation(M), PATH, iterations=K, record_every=1, seed=7,

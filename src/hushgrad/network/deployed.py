@@ -11,15 +11,16 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.weights import Ends
+from hushgrad.agent.stages import LEADER, n_stages
+from hushgrad.agent.vectors import Vector
 from hushgrad.errors import (
     AgentError,
     DiameterError,
@@ -28,32 +29,32 @@ from hushgrad.errors import (
     PeerLostError,
     ProblemError,
     ReplayError,
+    StageError,
     StaleCopyError,
     StateError,
 )
+from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
-from hushgrad.network.config.model import AgentConfig, RunConfig
-from hushgrad.network.introduction import introduce, local_agent
+from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.journaled import JournaledMachine
-from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
-from hushgrad.network.keys.masking import MASKS, begun_with, check_begun, mask_tokens_of, masked
-from hushgrad.network.objective.objectives import Objective, load_objective
+from hushgrad.network.keys.masking import MASKS, begun_with, check_begun
+from hushgrad.network.keys.pairing import Pairing
+from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
 from hushgrad.network.pace import Pace
-from hushgrad.network.protocol.hello import public_parts
-from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+from hushgrad.network.protocol.session import Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
+from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
 from hushgrad.network.state.samples import SAMPLES, Samples
 from hushgrad.network.transport.hub import Hub
-from hushgrad.network.transport.tls import TLS, Transport
+from hushgrad.network.transport.tls import Transport
+from hushgrad.network.wiring import credentials_of, hub_of, session_of, tls_of
 
 log = logging.getLogger("hushgrad.agent")
-
-type Vector = NDArray[np.float64]
 
 FAR = 1e100  # an iterate with a larger entry counts as diverged
 # A file in the state directory: the agent has finished, but a neighbour did not within `max_wait`.
@@ -68,7 +69,8 @@ class Agent:
         async for k, x in agent: …      each iteration in turn: x = θ̂ after k iterations
         result = await agent.run()      or the whole run at once
 
-    `gradient` replaces the objective of the configuration: θ (d,) → ∇f(θ) (d,). `listening` is a
+    `gradient` replaces the objective of the configuration: θ (d,) → ∇f(θ) (d,). A run in stages
+    also needs its `hessian`, θ → (d, d), and the word whether f is `quadratic`. `listening` is a
     bound socket that replaces the address of the configuration. The state directory outlives the
     agent. A new agent with the same configuration continues the run from there.
     """
@@ -78,12 +80,20 @@ class Agent:
         config: AgentConfig | str | Path,
         *,
         gradient: Callable[[Vector], Any] | None = None,
+        hessian: Callable[[Vector], Any] | None = None,
+        quadratic: bool = False,
         transport: Transport | None = None,
         listening: socket.socket | None = None,
     ):
-        self.config = config if isinstance(config, AgentConfig) else load_config(config)
-        self.stats = Stats()
-        self._given, self._transport, self._listening = gradient, transport, listening
+        config = config if isinstance(config, AgentConfig) else load_config(config)
+        run = config.run
+        if gradient is not None or run.stages is None:
+            is_quadratic = config.objective.is_quadratic if gradient is None else quadratic
+            run = replace(run, stages=n_stages(run.algorithm, is_quadratic=is_quadratic))
+        self.config = replace(config, run=run)
+        self.stats = Stats(stages=len(run.lengths))
+        self._given, self._hessian = gradient, hessian
+        self._transport, self._listening = transport, listening
         self._samples: Samples | None = None
         self._rounds: Rounds | None = None
         self._hub: Hub | None = None
@@ -133,7 +143,7 @@ class Agent:
     def _status_of(self, error: Exception) -> Status:
         if isinstance(error, PeerLostError):
             return Status.PEER_LOST
-        if isinstance(error, (StaleCopyError, ReplayError, MaskError, DiameterError)):
+        if isinstance(error, (StaleCopyError, ReplayError, MaskError, DiameterError, StageError)):
             return Status.REFUSED
         # gradients at a distant iterate overflow before the iterate does
         is_lost = isinstance(error, ProblemError) and not np.abs(self.x).max() < FAR
@@ -154,6 +164,8 @@ class Agent:
             incarnation=self._incarnation,
             peers=tuple(n.name for n in self.config.neighbours),
             seconds=monotonic() - started,
+            stage=self.stats.stage,
+            stages=self.stats.stages,
         )
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
@@ -168,9 +180,12 @@ class Agent:
         if self._incarnation:
             raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
-        objective = load_objective(self._given or config.objective, config.run.dim)
-        objective = masked(config, objective)
-        credentials = None if self._transport else self._credentials()
+        objective = load_objective(
+            self._given or config.objective, config.run.dim, hessian=self._hessian
+        )
+        check_stages(config.run, objective)
+        pairing = prepare(config)
+        credentials = None if self._transport else credentials_of(config)
         state = StateDirectory(
             config.state, run=config.run.id, agent=config.name, durability=config.durability
         )
@@ -180,11 +195,19 @@ class Agent:
             path = config.state / SAMPLES
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
-            session, stopping = self._session()
-            self._hub = hub = self._connect(session, stopping, credentials)
+            session, stopping = session_of(config, self._incarnation)
+            if credentials is not None:
+                self._transport = tls_of(config, credentials, self._listening)
+            assert self._transport is not None
+            longest = min(config.max_wait, AGAIN) if (config.state / LEFT).exists() else None
+            self._hub = hub = hub_of(
+                config, session, stopping, self._transport,
+                max_wait=longest or config.max_wait, stats=self.stats,
+            )  # fmt: skip
+            stages = Stages(config, objective)
             try:
                 async with aclosing(
-                    self._go(state, session, stopping, hub, objective)
+                    self._go(state, session, stopping, hub, stages, pairing)
                 ) as iterations:
                     async for k in iterations:
                         yield k
@@ -196,84 +219,38 @@ class Agent:
                 self._samples.close()
             state.close()
 
-    def _session(self) -> tuple[Session, Stopping]:
-        config, run = self.config, self.config.run
-        linked = [n for n in config.neighbours if not n.two_hop]
-        into = sum(n.direction != "out" for n in linked)
-        ends = Ends(into, out=sum(n.direction != "in" for n in linked))
-        me = SelfDescription(
-            public_parts(run), config.number, self._incarnation, ends, heartbeat=config.heartbeat
-        )
-        peers = {
-            n.number: Peer(n.number, n.name, n.direction, n.two_hop) for n in config.neighbours
-        }
-        stopping = Stopping(_diameter(run))
-        return Session(me, peers, stopping.n_bytes), stopping
-
-    def _credentials(self) -> tuple[Identity, dict[str, Certificate]]:
-        """The identity of this agent, and the certificates of its neighbours by name."""
-        config = self.config
-        return load_identity(config.key, config.certificate, name=config.name), {
-            n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours
-        }
-
-    def _connect(
-        self,
-        session: Session,
-        stopping: Stopping,
-        credentials: tuple[Identity, dict[str, Certificate]] | None,
-    ) -> Hub:
-        config = self.config
-        if credentials is not None:
-            addresses = {n.name: n.address for n in config.neighbours if n.address is not None}
-            self._transport = TLS(*credentials, addresses, self._listening or config.listen)
-        assert self._transport is not None
-        has_left = (config.state / LEFT).exists()
-        return Hub(
-            session,
-            self._transport,
-            dialled=[n.number for n in config.neighbours if n.address is not None],
-            heartbeat=config.heartbeat,
-            max_wait=min(config.max_wait, AGAIN) if has_left else config.max_wait,
-            dim=config.run.dim,
-            n_agents=config.run.n_agents,
-            diameter=_diameter(config.run),
-            stop_bytes=stopping.n_bytes,
-            stats=self.stats,
-            mask_tokens=mask_tokens_of(config),
-        )
-
     async def _go(
         self,
         state: StateDirectory,
         session: Session,
         stopping: Stopping,
         hub: Hub,
-        objective: Objective,
+        stages: Stages,
+        pairing: Pairing | None,
     ) -> AsyncGenerator[int]:
-        known = links = state.links
-        if links is None:
-            hub.start()
-            links = await introduce(self.config, hub, lambda: self._is_asked_to_stop)
-            if links is None:
-                return
-        local = local_agent(self.config, hub, links, objective.gradient, state.secret)
-        if known is None:  # local_agent has accepted the links
-            state.store_links(links)
-        steps = JournaledMachine(self.config.run.algorithm, local, self._x0)
+        local_of = await prepare_stages(
+            stages, state, hub, pairing, self._x0, lambda: self._is_asked_to_stop, self._compute
+        )
+        if local_of is None:
+            return
+        steps = JournaledMachine(stages.algorithm, local_of, self._x0, begins=stages.begins)
         self._rounds = rounds = Rounds(
             self.config.run, steps, stopping, state, session.peers, self.stats
         )
-        machine = rounds.machine
         mask_tokens = hub.mask_tokens
         began = begun_with(self.config.state / MASKS, mask_tokens)
         await self._compute(rounds.begin)
         self._note(rounds)
-        check_begun(began, mask_tokens)
-        self._sample(machine)
+        if rounds.status is None:
+            check_begun(began, mask_tokens)
+        else:
+            state.forget_mask_key()
+        if rounds.machine.k > rounds.machine.since:  # at the start of a stage, the last x is gone
+            self._sample(rounds.machine)
         if rounds.is_settled:
             return
-        hub.refuse_all(session.restore(rounds.frames, rounds.consumed, machine.outbox.sizes))
+        sizes = rounds.machine.outbox.sizes
+        hub.refuse_all(session.restore(rounds.frames, rounds.consumed, sizes))
         if rounds.status is not None:
             session.finish()
         hub.start()
@@ -281,7 +258,9 @@ class Agent:
         if not self._is_followed:
             hub.complete = lambda: self._advance_now(hub, rounds)
         while rounds.status is None and not self._is_asked_to_stop:
-            if hub.failure is not None or not session.is_complete:
+            if rounds.due is not None:
+                await self._enter(hub, rounds, stages)
+            elif hub.failure is not None or not session.is_complete:
                 await hub.change()
             else:
                 if self._pace.is_slow:
@@ -292,9 +271,34 @@ class Agent:
                     has_ended = self._pace.timed(rounds.advance, session.take())
                 self._send_next(hub, rounds, has_ended)
                 if has_ended:
-                    yield machine.k
+                    yield rounds.machine.k
         if rounds.status is not None:
+            state.forget_mask_key()
             await self._settle(hub, session, rounds)
+
+    async def _enter(self, hub: Hub, rounds: Rounds, stages: Stages) -> None:
+        """Enter the stage that is due, at the estimate of the leader, and send its first round.
+
+        Returns early if the agent is asked to stop.
+        """
+        stage = rounds.due
+        assert stage is not None
+        start = stages.begun[stage].start if stage in stages.begun else hub.starts.of(stage)
+        if start is None and self.config.number == LEADER:
+            start = rounds.machine.x.copy()
+            if not np.isfinite(start).all():
+                raise DivergedError(
+                    f"iteration {rounds.machine.k}: the estimate with which stage {stage} ended "
+                    "is not finite. Choose a smaller stepsize."
+                )
+        if start is None:
+            await hub.change()
+            return
+        await self._compute(stages.make, stage, start)
+        if self.config.number == LEADER:  # now the start can change no more
+            hub.broadcast(hub.starts.add(stage, start))
+        await self._compute(rounds.enter, start)
+        self._send_next(hub, rounds, has_ended=False)
 
     def _advance_now(self, hub: Hub, rounds: Rounds) -> None:
         """Compute a round as soon as its last message is here; only if nobody iterates."""
@@ -306,6 +310,8 @@ class Agent:
                     return
                 has_ended = self._pace.timed(rounds.advance, session.take())
                 self._send_next(hub, rounds, has_ended)
+                if rounds.due is not None:
+                    hub.wake()
         except Exception as error:  # the task of the agent raises the error
             hub.fail(error)
         if rounds.status is not None:
@@ -313,7 +319,7 @@ class Agent:
 
     def _send_next(self, hub: Hub, rounds: Rounds, has_ended: bool) -> None:
         """Send the round that is in the journal now, and keep a sample if an iteration ended."""
-        if rounds.status is None:
+        if rounds.status is None and rounds.due is None:
             hub.commit(rounds.round, rounds.frames[rounds.round], rounds.machine.outbox.sizes)
         self._note(rounds)
         if has_ended and self._samples is not None:
@@ -326,6 +332,7 @@ class Agent:
             stats.rounds += 1
             stats.round_seconds.add(now - stats.last_progress)
         stats.iteration, stats.round, stats.last_progress = rounds.machine.k, rounds.round, now
+        stats.stage = rounds.stage + 1 if stats.stages else 0
 
     def _note_position(self, position: Position | None) -> None:
         if position is not None and position.round is not None:
@@ -371,10 +378,3 @@ class Agent:
                     await hub.change()
         except (TimeoutError, AgentError):
             log.debug("the agent ended before all neighbours knew that all have finished")
-
-
-def _diameter(run: RunConfig) -> int | None:
-    """The bound on the hops between agents that stop together: n − 1 holds in every network."""
-    if run.tolerance is None:
-        return None
-    return run.n_agents - 1 if run.diameter is None else run.diameter

@@ -55,7 +55,7 @@ def local_agent(
     hub: Hub,
     links: Mapping[str, Any],
     gradient: Callable[[Any], Any],
-    secret: bytes,
+    draws: Draws,
 ) -> Local:
     """This agent's part of the network, from the facts that `introduce` gave."""
     run = config.run
@@ -79,7 +79,7 @@ def local_agent(
         receivers=receivers,
         weights=weights,
         gradient=gradient,
-        draws=_draws(config, secret),
+        draws=draws,
         link_numbers={n.number: n.link for n in linked if n.link is not None},
         n_links=run.n_links or 0,
     )
@@ -98,11 +98,12 @@ def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str
     )
 
 
-def _draws(config: AgentConfig, secret: bytes) -> Draws:
+def draws_of(config: AgentConfig, secret: bytes, stage: int = 0) -> Draws:
+    """The draws of this agent in a stage, from its secret or from the run's seed."""
     run = config.run
     if run.seed is None:
-        return SecretDraws(secret, run.id)
-    return SeededDraws(trial_keys(run.seed, [0]), config.number)
+        return SecretDraws(secret, run.id, stage)
+    return SeededDraws(trial_keys(run.seed, [0], stage), config.number)
 
 
 def _known(peer: Peer) -> Ends:

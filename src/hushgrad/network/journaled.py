@@ -4,6 +4,8 @@ A step is a function of its state, of the sums that its rounds gave back, of the
 asked for, and of draws. The journal holds the first three, and a draw depends on its address alone.
 So a restarted agent reruns a step up to the last round in the journal, and does not call the user's
 objective again. rounds.py decides when to write a section; state/journal.py writes it.
+
+Every stage of a run has a step machine of its own, with the draws and the gradient of the stage.
 """
 
 from __future__ import annotations
@@ -14,16 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrad.agent.local import Local
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.rounds import Payload
+from hushgrad.agent.vectors import Vector
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.errors import DivergedError, ReplayError
+from hushgrad.errors import ReplayError
 from hushgrad.network.state.sections import Section
-
-type Vector = NDArray[np.float64]  # (d,)
 
 # the names of arrays in the journal
 _SUM, _GRADIENT, _X0 = "sum ", "gradient ", "x0"
@@ -32,13 +31,31 @@ _SUM, _GRADIENT, _X0 = "sum ", "gradient ", "x0"
 class JournaledMachine:
     """One agent's step machine, and the sums and gradients that the journal needs."""
 
-    def __init__(self, algorithm: Algorithm, local: Local, x0: Vector):
-        self._objective = local.gradient
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        local_of: Callable[[int], Local],
+        x0: Vector,
+        *,
+        begins: tuple[int, ...] = (0,),
+    ):
+        """`local_of` gives the agent's part of the network in a stage; stage s begins with
+        iteration begins[s].
+        """
+        self._algorithm, self._local_of, self.begins = algorithm, local_of, begins
         self._replayed: deque[Vector] = deque()  # gradients from the journal, for the rerun
         self._gradients: list[Vector] = []  # evaluated since the last `record`
         self._n_past = 0  # gradients from steps before the present one, whose state includes them
         self._sums: tuple[Vector, ...] = ()  # of the last round that was consumed
-        self.machine = StepMachine(algorithm, replace(local, gradient=self._gradient), x0)
+        self._make(0, x0)
+
+    def _make(self, stage: int, x0: Vector) -> None:
+        """Make the step machine of a stage."""
+        local = self._local_of(stage)
+        self.stage, self._objective = stage, local.gradient
+        self.machine = StepMachine(
+            self._algorithm, replace(local, gradient=self._gradient), x0, since=self.begins[stage]
+        )
 
     def _gradient(self, x: Vector) -> Vector:
         if self._replayed:
@@ -49,17 +66,11 @@ class JournaledMachine:
 
     # ---- going on
 
-    def begin(self) -> None:
-        self.machine.begin()
-
-    def receive(self, inbox: Mapping[int, Payload]) -> bool:
-        """Take the messages of this round; returns whether the step has ended.
+    def advance(self, sums: tuple[Vector, ...]) -> bool:
+        """Go on with the sums of this round; returns whether the step has ended.
 
         After the end of a step, `go_on` opens the next one.
         """
-        return self._advance(self.machine.receive(inbox))
-
-    def _advance(self, sums: tuple[Vector, ...]) -> bool:
         self._sums = sums
         return self.machine.advance(sums)
 
@@ -68,13 +79,12 @@ class JournaledMachine:
         self._n_past = len(self._gradients)
         self.machine.go_on()
 
-    def check_finite(self) -> None:
-        """Refuse to send numbers that are not finite: every neighbour would refuse them."""
-        if not self.machine.is_finite:
-            raise DivergedError(
-                f"iteration {self.machine.k}: the numbers to be sent are not finite. Choose a "
-                "smaller stepsize."
-            )
+    def enter(self, stage: int, start: Vector) -> None:
+        """Open the first round of a stage."""
+        round_ = self.machine.round
+        self._gradients, self._n_past = [], 0  # the last ones belong to the stage before
+        self._make(stage, start)
+        self.machine.begin(round_)
 
     # ---- writing
 
@@ -87,39 +97,48 @@ class JournaledMachine:
         self._gradients = []
         if not is_head:
             arrays = {f"{_SUM}{e}": total for e, total in enumerate(self._sums)}
-        elif machine.k == 0:  # x⁰ and the gradients at x⁰ give the state
+        elif machine.k == machine.since:  # the start and the gradients there give the state
             arrays = {_X0: machine.x0}
         else:
             arrays, gradients = machine.state._asdict(), gradients[self._n_past :]
         arrays |= {f"{_GRADIENT}{n}": g for n, g in enumerate(gradients)}
-        return Section(machine.k, machine.round, arrays, blob)
+        return Section(machine.k, machine.round, arrays, blob, self._facts() if is_head else {})
+
+    def _facts(self) -> Mapping[str, Any]:
+        """The stage, in a run of several."""
+        n = len(self.begins)
+        return {"stage": self.stage, "stages": n} if n > 1 else {}
 
     def final(self, facts: dict[str, Any], blob: bytes) -> Section:
         """The section that ends a run."""
         machine = self.machine
-        facts = {"is_final": True} | facts
+        facts = {"is_final": True, **facts, **self._facts()}
         return Section(machine.k, machine.round, machine.state._asdict(), blob, facts)
 
     # ---- running again
 
     def replay(self, sections: list[Section], check: Callable[[Section], None]) -> None:
         """Rerun the steps of a slot up to its last round; calls `check` in every round."""
-        head, machine = sections[0], self.machine
+        head = sections[0]
+        stage = int(head.facts.get("stage", 0))
+        if stage != self.stage:
+            self._make(stage, self.machine.x0)
+        machine = self.machine
         if head.facts.get("is_final"):
             self._restore(head)
             machine.k, machine.round = head.k, head.round
             return
         self._queue_gradients(head)
-        if head.k == 0:
+        if head.k == machine.since:
             machine.x0 = np.array(head.arrays[_X0])
-            machine.begin()
+            machine.begin(head.round)
         else:
             self._restore(head)
             machine.resume(head.k, head.round)
         for section in sections:
             if section is not head:
                 self._queue_gradients(section)
-                if self._advance(_sums(section)):
+                if self.advance(_sums(section)):
                     self.go_on()
             if (section.k, section.round) != (machine.k, machine.round):
                 raise ReplayError(

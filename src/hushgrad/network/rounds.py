@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.errors import ReplayError, StateError
-from hushgrad.files.digest import DIGEST, joint_digest
+from hushgrad.agent.machine import StepMachine
+from hushgrad.errors import DivergedError, ReplayError, StateError
+from hushgrad.files.digest import DIGEST, digest
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.ops.counters import Stats
@@ -45,14 +46,28 @@ class Rounds:
         stats: Stats,
     ):
         self._run, self.steps, self._stopping, self._state = run, steps, stopping, state
-        self.machine = steps.machine
         self._peers, self._stats = tuple(sorted(peers)), stats
         self._is_still = self._must_stop = False
+        self.due: int | None = None  # the stage to be entered, since the last one is over
+        self._consumed = b""  # digests of the last messages of that stage
         self.status: Status | None = None  # done or converged, once the run has ended
         self.is_settled = False  # the run has ended at every neighbour, too
         self.round = -1  # the last round in the journal
         self.frames: dict[int, Frames] = {}  # of the last two rounds
         self.consumed: dict[int, dict[int, bytes]] = {}  # round → peer → digest of its message
+
+    @property
+    def machine(self) -> StepMachine:
+        """The step machine of the present stage."""
+        return self.steps.machine
+
+    @property
+    def stage(self) -> int:
+        return self.steps.stage
+
+    @property
+    def _is_last_stage(self) -> bool:
+        return self.stage + 1 == len(self.steps.begins)
 
     # ---- beginning
 
@@ -60,7 +75,7 @@ class Rounds:
         """Go to the last round of the journal; if the journal is empty, open round 0."""
         slots = self._state.read()
         if not slots:
-            self.steps.begin()
+            self.machine.begin()
             self._commit(b"", is_new=True)
             return
         if len(slots) == 2 and slots[0][-1].round + 1 != slots[1][0].round:
@@ -114,9 +129,11 @@ class Rounds:
         steps, machine = self.steps, self.machine
         self.frames.pop(self.round - 1, None)  # a peer that has sent this round holds the last
         before = None if self._run.tolerance is None else machine.x
-        has_ended = steps.receive({j: data.payload for j, data in inbox.items() if data.present})
+        came = {j: data.payload for j, data in inbox.items() if data.present}
+        has_ended = steps.advance(machine.receive(came))
+        del came
         if before is not None:
-            if has_ended and machine.was_awake:
+            if has_ended and machine.was_awake and self._is_last_stage:
                 self._is_still = self._stands_still(before)
             stop = [data.stop for data in inbox.values()]
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
@@ -124,11 +141,24 @@ class Rounds:
         inbox.clear()  # frees the memory of long messages before the next ones are made
         if has_ended and (self._must_stop or machine.k == self._run.iterations):
             self._finish(consumed)
+        elif has_ended and machine.k == self._end_of_stage():
+            self.due, self._consumed = self.stage + 1, consumed
         else:
             if has_ended:
                 steps.go_on()
             self._commit(consumed, is_new=has_ended)
         return has_ended
+
+    def _end_of_stage(self) -> int | None:
+        """The iteration with which the next stage begins; None in the last stage."""
+        return None if self._is_last_stage else self.steps.begins[self.stage + 1]
+
+    def enter(self, start: NDArray[np.float64]) -> None:
+        """Enter the stage that is due, from its start."""
+        assert self.due is not None
+        self.steps.enter(self.due, start)
+        self.due = None
+        self._commit(self._consumed, is_new=True)
 
     def _stands_still(self, before: NDArray[np.float64]) -> bool:
         """Whether ‖x^{k+1} − x^k‖_∞ ≤ tolerance · λ^k.
@@ -136,7 +166,8 @@ class Rounds:
         Without the factor λ^k, a vanishing stepsize would look like an optimum.
         """
         schedule: Any = getattr(self._run.algorithm, "schedule", None)
-        lam = 1.0 if schedule is None else float(schedule.base(float(self.machine.k)))
+        k = float(self.machine.k - self.machine.since)
+        lam = 1.0 if schedule is None else float(schedule.base(k))
         assert self._run.tolerance is not None
         return bool(np.abs(self.machine.x - before).max() <= self._run.tolerance * lam)
 
@@ -154,16 +185,20 @@ class Rounds:
             frames[j] = made[key]
         self.frames[round_] = frames
         self.machine.drop_messages()  # the frames hold them
-        return joint_digest(*made.values())
+        return digest(b"".join(map(digest, made.values())))
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         """Write the present round to the journal; `is_new`: the round is the first of a step."""
-        self.steps.check_finite()
+        if not self.machine.is_finite:  # every neighbour would refuse the numbers
+            raise DivergedError(
+                f"iteration {self.machine.k}: the numbers to be sent are not finite. Choose a "
+                "smaller stepsize."
+            )
         stop = self._stopping.encode()
         sent = self._encode(stop)
         flags = self._is_still * _STILL | self._must_stop * _STOP
         blob = flags.to_bytes(_FLAGS, "little") + stop + sent + consumed
-        is_head = is_new and self.machine.k % STEPS == 0
+        is_head = is_new and (self.machine.k - self.machine.since) % STEPS == 0
         section = self.steps.record(blob, is_head=is_head)
         started = perf_counter()
         if is_head:

@@ -228,7 +228,7 @@ def test_every_field_of_a_config_has_a_key_in_the_file():
     in_run = set(inspect.signature(agentfile.run).parameters)
     not_keys = {"run", "neighbours", "partners", "objective", "log"}
     assert {f.name for f in fields(AgentConfig)} - not_keys <= in_agent
-    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0"} == in_run
+    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0", "stages"} == in_run
     in_neighbour = set(inspect.signature(agentfile.neighbour).parameters)
     assert {f.name for f in fields(Neighbour)} == in_neighbour
 

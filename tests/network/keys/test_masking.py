@@ -1,4 +1,4 @@
-"""The masks of deployed agents come from certificates alone and add up to zero."""
+"""The masks of deployed agents come from their certificates and keys of the run, and cancel."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +8,19 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.agent.masking import agent_masks
-from hushgrad.errors import ConfigError, IdentityError
+from hushgrad.errors import ConfigError, IdentityError, MaskError
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.network.keys.identity import mint
-from hushgrad.network.keys.masking import mask_of, masked
-from hushgrad.network.objective.objectives import ObjectiveSpec, load_objective
+from hushgrad.network.keys.masking import (
+    Shares,
+    announcements_of,
+    mask_of,
+    mask_tokens_of,
+    pairing_of,
+)
+from hushgrad.network.keys.secret import derive
+from hushgrad.network.objective.objectives import ObjectiveSpec
+from hushgrad.network.protocol.announcements import Announcement
 
 M, D = 7, 40
 NETWORK = hg.Network(hg.graphs.ring(M))
@@ -47,71 +55,141 @@ def config(keys, j, *, partners=None, **run):
     )
 
 
-def masks(keys, **run):
-    return [mask_of(config(keys, j, **run)) for j in range(M)]
+def shares(keys, *, seed=0, change=lambda c: c, **run):
+    """The shares of every agent, after all have heard the announcements of all."""
+    configs = [change(config(keys, j, **run)) for j in range(M)]
+    pairings = [pairing_of(c) for c in configs]
+    own = [np.random.default_rng([seed, j]).bytes(64) for j in range(M)]
+    told = [pairing.announcement(key) for pairing, key in zip(pairings, own, strict=True)]
+    return [
+        Shares(c.run.id, j, {n: p.secret(own[j], told[n]) for n in p.partners})
+        for j, (c, p) in enumerate(zip(configs, pairings, strict=True))
+    ]
+
+
+def masks(keys, *, seed=0, stage=0, change=lambda c: c, **run):
+    made = shares(keys, seed=seed, change=change, **run)
+    return [mask_of(change(config(keys, j, **run)), made[j], stage) for j in range(M)]
 
 
 def test_masks_are_large_and_add_up_to_zero(keys):
     made = masks(keys)
     sizes = ALGORITHM.mask_sizes(D, NETWORK.eta)
-    for part, size in (("c", sizes.linear), ("Q", sizes.quadratic)):
-        parts = np.array([getattr(mask, part) for mask in made])
-        assert np.abs(parts.sum(axis=0)).max() < 1e-13 * size
+    beside = np.triu_indices(D, 1)
+    c, Q = np.array([mask.c for mask in made]), np.array([mask.Q for mask in made])
+    for parts, size in ((c, sizes.linear), (Q[:, *beside], sizes.quadratic)):
         spread = np.sqrt((parts**2).mean() / len(ALGORITHM.masking.partners(0, M)))
         assert 0.7 * size < spread < 1.3 * size
+    assert not c.sum(axis=0).any()
+    assert not Q.sum(axis=0).any()
     for mask in made:
         np.testing.assert_array_equal(mask.Q, mask.Q.T)
 
 
-def test_masked_gradients_add_up_to_the_sum_of_the_gradients(keys):
-    theta = np.linspace(-1, 1, D)
-    own = [lambda x, j=j: j * x for j in range(M)]
-    every = [masked(config(keys, j), load_objective(own[j], D)) for j in range(M)]
-    total = sum(objective.gradient(theta) for objective in every)
-    np.testing.assert_allclose(total, sum(range(M)) * theta, atol=1e-10)
-    assert np.linalg.norm(every[3].gradient(theta) - own[3](theta)) > 1.0
+def test_a_mask_is_the_same_at_every_start(keys):
+    for first, again in zip(masks(keys), masks(keys), strict=True):
+        np.testing.assert_array_equal(first.c, again.c)
+        np.testing.assert_array_equal(first.Q, again.Q)
 
 
-@pytest.mark.parametrize("eta", [NETWORK.eta, None], ids=["quadratic", "linear"])
-@pytest.mark.parametrize("dim", [2, 20])
-def test_a_masked_gradient_is_the_gradient_and_the_mask(keys, dim, eta):
-    rng = np.random.default_rng(dim)
-    setting = config(keys, 3, dim=dim, eta=eta)
-    mask, objective = mask_of(setting), masked(setting, load_objective(np.cos, dim))
-    for theta in rng.normal(size=(20, dim)):
-        kept = theta.copy()
-        expected = np.cos(theta) + mask.c + (0.0 if mask.Q is None else mask.Q @ theta)
-        np.testing.assert_allclose(objective.gradient(theta), expected, rtol=1e-13, atol=1e-13)
-        np.testing.assert_array_equal(theta, kept)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"id": "r2"},
+        {"iterations": 2},
+        {"seed": 1},  # other nonces and keys of the run
+        {"stage": 1},
+    ],
+    ids=["id", "configuration", "nonces", "stage"],
+)
+def test_another_run_another_share(keys, other):
+    for first, second in zip(masks(keys), masks(keys, **other), strict=True):
+        assert np.abs(first.c - second.c).min() > 0
+        assert np.abs(first.Q - second.Q).min() > 0
 
 
-def test_a_mask_is_the_same_at_every_start_and_another_in_every_run(keys):
-    first, again, other = (mask_of(config(keys, 2, id=run)) for run in ("r1", "r1", "r2"))
-    np.testing.assert_array_equal(first.c, again.c)
-    assert np.abs(first.c - other.c).min() > 0
+def test_the_nonce_and_the_key_of_the_run_matter_each(keys):
+    """Both halves of a state directory's mask key, at both ends."""
+    here, there = (pairing_of(config(keys, j)) for j in (2, 4))
+    mine, theirs = bytes(range(64)), bytes(range(64, 128))
+    secret = here.secret(mine, there.announcement(theirs))
+    assert there.secret(theirs, here.announcement(mine)) == secret
+    for other in (b"x" * 32 + mine[32:], mine[:32] + b"x" * 32):
+        assert here.secret(other, there.announcement(theirs)) != secret
+    for other in (b"x" * 32 + theirs[32:], theirs[:32] + b"x" * 32):
+        assert here.secret(mine, there.announcement(other)) != secret
 
 
-def test_one_partner_that_others_do_not_know_hides_the_rest(keys, tmp_path):
-    """Another key of one partner changes every number of the mask."""
-    new = mint(tmp_path, "agent-4").certificate_path
-    known = config(keys, 2)
-    changed = replace(
-        known,
-        partners=tuple(replace(p, certificate=new) if p.number == 4 else p for p in known.partners),
+def test_a_secret_needs_the_keys_of_the_certificates_too(keys, tmp_path):
+    """Who has the keys of the run, but not the private key of a certificate, gets another."""
+    there = pairing_of(config(keys, 4))
+    mint(tmp_path, "agent-2")
+    thief = replace(
+        config(keys, 2), key=tmp_path / "agent-2.key", certificate=tmp_path / "agent-2.crt"
     )
-    assert 4 in ALGORITHM.masking.partners(2, M)
-    assert np.abs(mask_of(known).c - mask_of(changed).c).min() > 0
+    mine, theirs = bytes(range(64)), bytes(range(64, 128))
+    told = there.announcement(theirs)
+    assert pairing_of(thief).secret(mine, told) != pairing_of(config(keys, 2)).secret(mine, told)
+
+
+def test_a_partner_verifies_who_announces_what(keys):
+    here, there = (pairing_of(config(keys, j)) for j in (2, 4))
+    told = there.announcement(bytes(range(64)))
+    assert here.is_signed(told)
+    forged = [
+        told._replace(nonce=bytes(32)),
+        told._replace(exponent=1),
+        told._replace(key=bytes(32)),
+        told._replace(signature=bytes(64)),
+        told._replace(signature=told.signature[32:] + told.signature[:32]),
+        pairing_of(config(keys, 4, id="r2")).announcement(bytes(range(64))),
+        pairing_of(config(keys, 4, iterations=2)).announcement(bytes(range(64))),
+        pairing_of(config(keys, 6)).announcement(bytes(range(64)))._replace(number=4),
+    ]
+    assert not any(map(here.is_signed, forged))
+
+
+def test_a_key_that_gives_no_secret_is_named(keys):
+    here = pairing_of(config(keys, 2))
+    with pytest.raises(MaskError, match="the key that agent 4 announces gives no secret"):
+        here.secret(bytes(range(64)), Announcement(4, 0, bytes(32), bytes(32), bytes(64)))
+
+
+def test_one_partner_that_others_do_not_know_hides_the_rest(keys):
+    """Another secret with one partner changes every number of the mask."""
+    known = shares(keys)[2]
+    changed = replace(known, secrets={**known.secrets, 4: bytes(32)})
+    assert 4 in known.secrets
+    setting = config(keys, 2)
+    assert np.abs(mask_of(setting, known).c - mask_of(setting, changed).c).min() > 0
+
+
+def test_tokens_are_the_partners_own_and_tell_nothing_of_the_key(keys):
+    first, again, other = (shares(keys, id=run) for run in ("r1", "r1", "r2"))
+    tokens = [own.tokens() for own in first]
+    assert tokens == [own.tokens() for own in again]
+    for own, theirs in zip(tokens, (own.tokens() for own in other), strict=True):
+        assert all(own[pair] != theirs[pair] for pair in own)
+    for j, own in enumerate(tokens):
+        for (low, high), token in own.items():
+            assert tokens[low + high - j][low, high] == token
+            secret = first[j].secrets[low + high - j]
+            assert token not in secret
+            assert token not in derive(secret, purpose="mask of stage 0", run="r1")
 
 
 def test_with_a_seed_masks_are_the_simulators_bit_for_bit(keys):
-    expected = agent_masks(ALGORITHM, NETWORK, D, seed=3, trial=0)
-    for mine, theirs in zip(masks(keys, seed=3), expected, strict=True):
-        np.testing.assert_array_equal(mine.c, theirs.c)
-        np.testing.assert_array_equal(mine.Q, theirs.Q)
+    for stage in (0, 3):
+        expected = agent_masks(ALGORITHM, NETWORK, D, seed=3, trial=0, stage=stage)
+        for j, theirs in enumerate(expected):
+            mine = mask_of(config(keys, j, seed=3), None, stage)
+            np.testing.assert_array_equal(mine.c, theirs.c)
+            np.testing.assert_array_equal(mine.Q, theirs.Q)
+    assert pairing_of(config(keys, 0, seed=3)) is None
 
 
 def test_without_eta_masks_are_linear(keys):
-    assert mask_of(config(keys, 1, eta=None)).Q is None
+    assert all(mask.Q is None for mask in masks(keys, eta=None))
 
 
 @pytest.mark.parametrize(
@@ -119,15 +197,17 @@ def test_without_eta_masks_are_linear(keys):
     [hg.PDGNDS(), hg.EXTRA(), hg.PDGDS(masks=hg.masks.zero_sum(linear=0, quadratic=0))],
     ids=["paper", "EXTRA", "size 0"],
 )
-def test_without_masks_the_gradient_is_the_objectives(keys, algorithm):
-    objective = load_objective(lambda x: x, D)
-    assert masked(config(keys, 0, algorithm=algorithm), objective) is objective
+def test_a_run_without_masks_needs_no_partners(keys, algorithm):
+    setting = config(keys, 0, algorithm=algorithm)
+    assert mask_of(setting, None) is None
+    assert pairing_of(setting) is None
+    assert (mask_tokens_of(setting).most, announcements_of(setting).most) == (0, 0)
 
 
 def test_a_partner_that_is_missing_or_another_is_named(keys):
     with pytest.raises(ConfigError, match=r"agent 0 shares a mask with agent \d, but there is no"):
-        mask_of(config(keys, 0, partners=()))
+        pairing_of(config(keys, 0, partners=()))
     one = config(keys, 0)
     wrong = replace(one.partners[0], name="agent-6" if one.partners[0].number != 6 else "agent-5")
     with pytest.raises(IdentityError, match="is the certificate of"):
-        mask_of(replace(one, partners=(wrong, *one.partners[1:])))
+        pairing_of(replace(one, partners=(wrong, *one.partners[1:])))

@@ -71,9 +71,9 @@ def test_coins_are_public_and_differ_from_run_to_run():
 
 @pytest.mark.parametrize("slot", [0, 7, 8, 30])
 def test_uniforms_are_uniform(slot):
-    when = np.arange(50_000, dtype=np.uint32)
+    when = np.arange(20_000, dtype=np.uint32)
     draws = SecretDraws(SECRET, "run").uniforms(Stream.SPLIT, when, np.array([slot], np.uint32))
     counts = np.histogram(draws, bins=50, range=(0, 1))[0]
-    assert 20 < ((counts - 1000) ** 2 / 1000).sum() < 95
+    assert 20 < ((counts - 400) ** 2 / 400).sum() < 95
     assert draws.min() > 0
     assert draws.max() <= 1

@@ -67,6 +67,27 @@ def test_five_processes_of_pdg_nds_give_the_simulators_trajectory(tmp_path):
     np.testing.assert_array_equal([result.theta for result in results], got.x[0])
 
 
+def test_processes_of_the_recommended_design_run_in_stages(tmp_path):
+    """Samples every 7 iterations: stages begin and end between two samples, too."""
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(12, 3)) for _ in range(3)]
+    y = [np.where(x @ np.ones(3) + rng.normal(size=12) > 0, 1.0, -1.0) for x in X]
+    problem = hg.problems.logistic(X, y, regularisation=2.0)
+    network = hg.Network(hg.graphs.complete(3))
+    value = 0.2 / problem.smoothness()
+    table = {
+        "name": "PDGNDS", "design": "recommended", "stepsize": {"kind": "constant", "value": value}
+    }  # fmt: skip
+    options = {"iterations": 700, "record_every": 7}
+    got = run(tmp_path, table, network, problem, **options)
+    check_same(got, simulated(table, network, problem, **options))
+    assert len(got.config["stages"]) == 6
+    assert got.error[0, -1] < 1e-6
+    result = read_result(tmp_path / "net/agent-1/state/result")
+    assert (result.stage, result.stages) == (6, 6)
+    assert got.mask_scale is not None
+
+
 def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(tmp_path):
     network, problem = hg.Network(hg.graphs.path(3)), estimation(3)
     got = run(tmp_path, PDGNDS, network, problem, iterations=60)
@@ -138,22 +159,22 @@ def test_killed_agents_are_started_again_and_the_run_is_the_same(tmp_path):
     network, problem = hg.Network(hg.graphs.path(3)), estimation(3)
     options = {"iterations": 1500, "record_every": 1}
     starts = []
-    undisturbed = run(tmp_path / "a", PDGNDS, network, problem, **options)
+    undisturbed = simulated(PDGNDS, network, problem, engine="agents", transcript=True, **options)
     killer = Killer(4)
 
     def watch(rows):
         killer(rows)
         starts.append(sum(row.starts for row in rows))
 
-    got = run(tmp_path / "b", PDGNDS, network, problem, watch=watch, **options)
+    got = run(tmp_path, PDGNDS, network, problem, watch=watch, **options)
     assert killer.left == 0
     assert starts[-1] == 3 + 4
     np.testing.assert_array_equal(got.x, undisturbed.x)
     np.testing.assert_array_equal(got.error, undisturbed.error)
     for j in range(3):
-        every = [read_samples(tmp_path / run_ / f"net/agent-{j}/state/samples", 4) for run_ in "ab"]
-        np.testing.assert_array_equal(every[0][0], np.arange(1, 1501))
-        np.testing.assert_array_equal(every[0][1], every[1][1])
+        k, x = read_samples(tmp_path / f"net/agent-{j}/state/samples", 4)
+        np.testing.assert_array_equal(k, np.arange(1, 1501))
+        np.testing.assert_array_equal(x, undisturbed.trace[0, 1:, j])
 
 
 def test_an_agent_that_fails_ends_all_and_its_log_is_shown(tmp_path, monkeypatch):

@@ -25,6 +25,8 @@ def stats():
     return Stats(
         round=41,
         iteration=20,
+        stage=2,
+        stages=8,
         rounds=42,
         duplicates=3,
         resent=2,
@@ -72,6 +74,8 @@ def test_a_scrape_gives_the_agents_counters_as_they_are(server, stats):
         ("hushgrad_agent_info", "ann", "r1"): 1,
         ("hushgrad_iteration",): 20,
         ("hushgrad_round",): 41,
+        ("hushgrad_stage",): 2,
+        ("hushgrad_stages",): 8,
         ("hushgrad_rounds_total",): 42,
         ("hushgrad_duplicates_total",): 3,
         ("hushgrad_resent_total",): 2,
@@ -98,7 +102,7 @@ def test_an_agent_is_ready_when_all_neighbours_are_connected(server, stats):
     code, body = ask(server, "/readyz")
     assert code == 503
     assert json.loads(body) == ABOUT | {
-        "ready": False, "iteration": 20, "round": 41, "connected": ["bob"],
+        "ready": False, "iteration": 20, "round": 41, "stage": 2, "stages": 8, "connected": ["bob"],
         "disconnected": ["dan"], "waiting_for": ["dan"],
     }  # fmt: skip
     stats.connected["dan"] = True

@@ -25,7 +25,7 @@ from hushgrad.network.state.sections import NOTHING, Section, decode_sections, e
 from support import hub_alone
 from support.hub_alone import DIM, NUMBER, PEER, ROUND, STOP
 
-LIMITS = wire.limits(DIM, STOP, n_entries=6)
+LIMITS = wire.limits(DIM, STOP, n_entries=6, n_announcements=6)
 
 
 def honest():
@@ -39,6 +39,7 @@ def honest():
         hub_alone.message(ROUND + 1),
         frames[FrameKind.FIN],
         frames[FrameKind.GOSSIP],
+        frames[FrameKind.ANNOUNCE],
         frames[FrameKind.REJECT],
     ]
 
@@ -293,7 +294,7 @@ def loop():
         yield runner
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from([*json.loads(honest()[0][wire.HEADER.size :])]), JSON))
 def test_no_hello_is_too_strange_for_a_session(loop, changes):
     async def check():

@@ -79,18 +79,19 @@ def test_without_a_tolerance_messages_carry_no_bits_and_nobody_stops():
 
 Q = cases.Quadratics(by_hand=True)
 CONSTANT = hg.stepsizes.constant(0.05)
+# tolerances that agents reach one after the other, after 40 to 300 iterations
 METHODS = {
-    "PDGDS": (hg.PDGDS(stepsize=hg.stepsizes.diminishing(scale=0.5, offset=5)), 0.3),
-    "PDGNDS": (hg.PDGNDS(stepsize=CONSTANT), 1e-6),
-    "AB": (hg.AB(stepsize=CONSTANT), 1e-6),
-    "AsynDGM": (hg.AsynDGM(stepsize=CONSTANT), 1e-3),
+    "PDGDS": (hg.PDGDS(stepsize=hg.stepsizes.diminishing(scale=0.5, offset=5)), 0.5),
+    "PDGNDS": (hg.PDGNDS(stepsize=CONSTANT), 0.03),
+    "AB": (hg.AB(stepsize=CONSTANT), 0.03),
+    "AsynDGM": (hg.AsynDGM(stepsize=CONSTANT), 0.1),
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_agents_stop_together_at_the_first_iteration_that_is_still_everywhere(name, tmp_path):
     algorithm, tolerance = METHODS[name]
-    network, K = cases.undirected(), 6000
+    network, K = cases.undirected(), 1000
     configs = agent_network.configs(
         tmp_path, algorithm, network, dim=cases.D, iterations=K, seed=1, x0=Q.x0, tls=False,
         tolerance=tolerance,

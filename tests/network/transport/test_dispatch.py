@@ -145,7 +145,7 @@ def test_a_failed_agent_consumes_no_further_round_and_gives_a_new_connection_non
         again, end = hub_alone.connect(hub)
         hub_alone.deliver(again, HELLO)
         kinds = [frame.kind for frame in heard(end, hub)]
-        assert kinds == [FrameKind.HELLO, FrameKind.GOSSIP]
+        assert kinds == [FrameKind.HELLO, FrameKind.GOSSIP, FrameKind.STAGE]
 
     asyncio.run(check())
 

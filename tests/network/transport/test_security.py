@@ -32,6 +32,7 @@ from hushgrad.network.transport import tls as transport
 from hushgrad.network.transport import watching
 from support import agent_network, attackers, process_network, random_crashes
 
+K = 40  # iterations: an attack comes before the first
 VICTIM, ACTOR = 1, 2  # the attacked agent, and the agent whose place an attacker takes first
 
 
@@ -43,14 +44,14 @@ def keys(tmp_path_factory):
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, keys):
     """The iterates of a run without an attack."""
-    life = random_crashes.Life(tmp_path_factory.mktemp("calm"), keys, seed=1)
+    life = random_crashes.Life(tmp_path_factory.mktemp("calm"), keys, seed=1, iterations=K)
     asyncio.run(life.run())
     return life.iterates
 
 
 @pytest.fixture
 def life(tmp_path, keys):
-    return random_crashes.Life(tmp_path, keys, seed=1)
+    return random_crashes.Life(tmp_path, keys, seed=1, iterations=K)
 
 
 def assert_goes_on(life, results, calm):
@@ -399,7 +400,7 @@ BREACHES = {
     "an oversized hello": (says(header(FrameKind.HELLO, 1 << 20), hello=False), "frame", "at most"),
     "half a number": (says(header(FrameKind.DATA, 12)), "frame", "whole float64"),
     "another magic": (says(header(FrameKind.DATA, 0, magic=b"HTTP")), "frame", "begins with"),
-    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 2"),
+    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 4"),
     "no kind": (says(header(99, 0)), "frame", "kind 99"),
     "flags of nothing": (says(header(FrameKind.HEARTBEAT, 0, flags=1)), "frame", "flags"),
     "nan": (says(data(1.0, np.nan, 0.0)), "not finite", "number 1 of round 0 is nan"),
@@ -417,13 +418,14 @@ BREACHES = {
     "a degree below nothing": (says(degree_out=-1), "frame", "degree_out"),
     "a number as text": (says(needs="0"), "frame", "needs"),
     "an entry too much": (says(extra=1), "frame", "entries"),
-    "another run": (says(public={"run": "x"}), "configuration", "run: test here, x there"),
+    "another run": (says(public={"run": "x"}), "configuration", "here, x there"),
     "another's number": (says(number=0), "configuration", "calls itself agent 0"),
     "another direction": (says(direction="in"), "configuration", "link"),
     "a row of another kind": (says(wire.encode(FrameKind.ROW, b"{}")), "frame", "ROW"),
     "a row with a name that is none": (says(row(0, "x\x1b[2J\nerror: forged")), "frame", "ROW"),
     "a row of nobody's": (says(row(9**30, "agent-0")), "frame", "ROW"),
     "a token where nothing is masked": (says(header(FrameKind.GOSSIP, 32)), "frame", "at most 0"),
+    "a key where nothing is masked": (says(header(FrameKind.ANNOUNCE, 144)), "frame", "at most 0"),
 }  # fmt: skip
 
 
@@ -450,6 +452,10 @@ NOBODYS = encode_entries([(1, 3, bytes(16))])
 MASKED_BREACHES = {
     "nan": BREACHES["nan"],
     "half a token": (says(wire.encode(FrameKind.GOSSIP, bytes(40))), "frame", "32 bytes"),
+    "half an announcement": (says(wire.encode(FrameKind.ANNOUNCE, bytes(40))), "frame", "144 b"),
+    "a key of nobody's": (
+        says(wire.encode(FrameKind.ANNOUNCE, b"\3" + bytes(143))), "frame", "no agent 3",
+    ),
     "a token too much": (says(header(FrameKind.GOSSIP, 7 * 32)), "frame", "at most 192"),
     "a token of nobody's": (says(wire.encode(FrameKind.GOSSIP, NOBODYS)), "frame", "no mask"),
     "a distance in a run without tolerance": (

@@ -29,7 +29,11 @@ _LEAST = {
     "agent": {"number": 0, "record_every": 1},
     "objective": {"regularisation": 0},
 }  # fmt: skip
-_POSITIVE = {"run": ["tolerance"], "agent": ["max_wait", "heartbeat"]}
+_POSITIVE = {
+    "run": ["tolerance", "scale"],
+    "agent": ["max_wait", "heartbeat"],
+    "objective": ["delta"],
+}
 
 
 def check_sense(findings: Mistakes, tables: dict[str, Any]) -> None:

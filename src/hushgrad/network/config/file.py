@@ -2,7 +2,8 @@
 
 [agent] and [objective] belong to one agent; [run] and [algorithm] are the same for all agents;
 [[neighbour]] and [[partner]] name the agents that this agent knows. Relative paths start at the
-directory of the file. Each table has one function below, whose signature is the table's schema.
+directory of the file. Each table has one function below, whose signature is the table's schema; it
+returns its arguments (`locals()`), with their defaults and types of the configuration filled in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
 from hushgrad.network.config.checks import check_links, check_partners, check_sense
@@ -63,19 +65,16 @@ def agent(
     log_format: Literal["text", "json"] = "text",
 ) -> dict[str, Any]:
     """[agent], with the defaults of keys that are left out."""
-    del expose_metrics  # only the checks use it
-    return {
-        "name": name,
-        "number": number,
+    given = locals().copy()
+    for used in ("expose_metrics", "log_level", "log_format"):  # the checks use the first
+        del given[used]
+    return given | {
         "listen": None if listen is None else parse_address(listen),
         "key": key or f"{name}.key",
         "certificate": certificate or f"{name}.crt",
-        "state": state,
         "result": result or f"{state}/result",
-        "durability": durability,
         "max_wait": float(max_wait),
         "heartbeat": float(heartbeat),
-        "record_every": record_every,
         "metrics": None if metrics is None else parse_address(metrics),
         "log": LogConfig(level=log_level, format=log_format),
         "x0": None if x0 is None else tuple(map(float, x0)),
@@ -94,21 +93,15 @@ def run(
     max_degree: int | None = None,
     eta: float | None = None,
     n_links: int | None = None,
+    scale: float | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""
-    return {
-        "id": id,
-        "iterations": iterations,
-        "dim": dim,
-        "n_agents": n_agents,
-        "mixing": mixing,
+    return locals() | {
         "tolerance": None if tolerance is None else float(tolerance),
         "diameter": n_agents - 1 if diameter is None and tolerance is not None else diameter,
-        "max_degree": max_degree,
         "eta": None if eta is None else float(eta),
-        "n_links": n_links,
-        "seed": seed,
+        "scale": None if scale is None else float(scale),
     }
 
 
@@ -123,24 +116,15 @@ def neighbour(
     link: int | None = None,
 ) -> dict[str, Any]:
     """[[neighbour]]."""
-    return {
-        "name": name,
-        "number": number,
+    return locals() | {
         "address": None if address is None else parse_address(address),
         "certificate": certificate or f"{TRUSTED}/{name}.crt",
-        "direction": direction,
-        "two_hop": two_hop,
-        "link": link,
     }
 
 
 def partner(*, name: str, number: int, certificate: str | None = None) -> dict[str, Any]:
     """[[partner]]."""
-    return {
-        "name": name,
-        "number": number,
-        "certificate": certificate or f"{TRUSTED}/{name}.crt",
-    }
+    return locals() | {"certificate": certificate or f"{TRUSTED}/{name}.crt"}
 
 
 def least_squares(
@@ -153,14 +137,7 @@ def least_squares(
     delimiter: str = ",",
 ) -> dict[str, Any]:
     """[objective] of this kind; the functions below are the other kinds."""
-    return {
-        "file": file,
-        "columns": tuple(columns),
-        "target": target,
-        "intercept": intercept,
-        "standardise": standardise,
-        "delimiter": delimiter,
-    }
+    return locals() | {"columns": tuple(columns)}
 
 
 def ridge(
@@ -173,15 +150,25 @@ def ridge(
     standardise: Any = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
-    fields = least_squares(
-        file=file,
-        columns=columns,
-        target=target,
-        intercept=intercept,
-        standardise=standardise,
-        delimiter=delimiter,
-    )
-    return fields | {"regularisation": float(regularisation)}
+    return locals() | {"columns": tuple(columns), "regularisation": float(regularisation)}
+
+
+def huber(
+    *,
+    file: str,
+    columns: list[str],
+    target: str,
+    delta: float = 1.35,
+    regularisation: float = 1.0,
+    intercept: bool = False,
+    standardise: Any = None,
+    delimiter: str = ",",
+) -> dict[str, Any]:
+    return locals() | {
+        "columns": tuple(columns),
+        "regularisation": float(regularisation),
+        "delta": float(delta),
+    }
 
 
 def rendezvous(
@@ -191,22 +178,31 @@ def rendezvous(
     columns: list[str] | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
-    return {
+    return locals() | {
         "position": None if position is None else tuple(map(float, position)),
-        "file": file,
         "columns": tuple(columns or ()),
-        "delimiter": delimiter,
     }
 
 
-def function(*, function: str, data: str | None = None, jax: bool = False) -> dict[str, Any]:
-    return {"function": function, "file": data, "jax": jax}
+def function(
+    *,
+    function: str,
+    data: str | None = None,
+    jax: bool = False,
+    quadratic: bool = False,
+    hessian: str | None = None,
+    curvature: str | None = None,
+    majorised: str | None = None,
+) -> dict[str, Any]:
+    given = locals().copy()
+    return given | {"file": given.pop("data")}
 
 
 KINDS: dict[str, Builder] = {
     "least_squares": least_squares,
     "ridge": ridge,
     "logistic": ridge,
+    "huber": huber,
     "rendezvous": rendezvous,
 }
 _SINGLE: dict[str, Builder | None] = {
@@ -282,11 +278,13 @@ def _build(source: Source, tables: Table, algorithm: Algorithm) -> AgentConfig:
         fields = builder(**table)
         return fields | {"certificate": source.directory / fields["certificate"]}
 
+    objective = _objective(source, tables["objective"], common["n_agents"])
+    stages = n_stages(algorithm, is_quadratic=objective.is_quadratic)
     return AgentConfig(
-        run=RunConfig(algorithm=algorithm, x0=own.pop("x0"), **common),
+        run=RunConfig(algorithm=algorithm, x0=own.pop("x0"), stages=stages, **common),
         neighbours=tuple(Neighbour(**known(t, neighbour)) for t in tables["neighbour"]),
         partners=tuple(Partner(**known(t, partner)) for t in tables.get("partner", [])),
-        objective=_objective(source, tables["objective"], common["n_agents"]),
+        objective=objective,
         **own,
         **paths,
     )
@@ -342,11 +340,12 @@ def _check_objective(findings: Mistakes, table: Table) -> None:
         return
     if "function" in table:
         check_call(findings, function, table, here, what="function")
-        if not is_reference(table["function"]):
-            findings.add(
-                (*here, "function"),
-                f'= {shown(table["function"])} is not of the form "file.py:name" or "module:name".',
-            )
+        for key in ("function", "hessian", "curvature", "majorised"):
+            if key in table and not is_reference(table[key]):
+                findings.add(
+                    (*here, key),
+                    f'= {shown(table[key])} is not of the form "file.py:name" or "module:name".',
+                )
         return
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in KINDS:

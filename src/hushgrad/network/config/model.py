@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from hushgrad.agent.stages import stage_lengths
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.network.objective.objectives import ObjectiveSpec
 
@@ -68,6 +69,16 @@ class RunConfig:
     eta: float | None = None  # of the whole network, for quadratic masks
     x0: tuple[float, ...] | None = None  # (dim,) this agent's start; None: zeros
     n_links: int | None = None  # links of the whole network, if links take turns
+    stages: int | None = None  # 0: none; None: the design and the objective of an agent decide
+    scale: float | None = None  # of gradients, for linear masks of stages; None: agents agree
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The iterations of each stage; none if the agents compute with f_i itself."""
+        if not self.stages:
+            return ()
+        curvature = getattr(self.algorithm, "curvature", "newton")
+        return stage_lengths(self.iterations, self.stages, curvature)
 
 
 @dataclass(frozen=True, kw_only=True)

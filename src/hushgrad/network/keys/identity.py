@@ -55,6 +55,7 @@ class Certificate:
     not_after: datetime
     der: bytes = field(repr=False)
     mask_key: bytes = field(repr=False)  # X25519, public, 32 bytes
+    public_key: ec.EllipticCurvePublicKey = field(repr=False, compare=False)
 
     @property
     def pem(self) -> str:
@@ -82,6 +83,7 @@ class Identity:
     key_path: Path
     certificate_path: Path
     mask_secret: X25519PrivateKey = field(repr=False)
+    signing_key: ec.EllipticCurvePrivateKey = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -194,7 +196,7 @@ def load_certificate(path: str | Path, *, name: str | None = None) -> Certificat
         )
     try:
         parsed = x509.load_pem_x509_certificate(blocks[0])
-        found, mask_key = _content(parsed)
+        found, mask_key, public_key = _content(parsed)
     except (ValueError, TypeError, x509.ExtensionNotFound) as error:
         raise IdentityError(
             f"'{path}' is no certificate of an agent: {error}. `hushgrad key new NAME` makes one."
@@ -212,13 +214,15 @@ def load_certificate(path: str | Path, *, name: str | None = None) -> Certificat
         not_after=parsed.not_valid_after_utc,
         der=der,
         mask_key=mask_key,
+        public_key=public_key,
     )
 
 
-def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
-    """(name, mask key) of a certificate; ValueError if it is not of the form of `mint`."""
-    if not isinstance(certificate.public_key(), ec.EllipticCurvePublicKey):
-        raise ValueError("its key is not on an elliptic curve")
+def _content(certificate: x509.Certificate) -> tuple[str, bytes, ec.EllipticCurvePublicKey]:
+    """(name, mask key, public key); ValueError if the certificate is not of the form of `mint`."""
+    key = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("its key is not on the elliptic curve P-256")
     try:
         certificate.verify_directly_issued_by(certificate)
     except Exception as error:  # InvalidSignature has no text
@@ -235,7 +239,7 @@ def _content(certificate: x509.Certificate) -> tuple[str, bytes]:
     raw = mask_key.value if isinstance(mask_key, x509.UnrecognizedExtension) else b""
     if len(raw) != 34 or not raw.startswith(_OCTETS):
         raise ValueError("its mask key has not 32 bytes")
-    return only.value, raw.removeprefix(_OCTETS)
+    return only.value, raw.removeprefix(_OCTETS), key
 
 
 def load_identity(
@@ -255,15 +259,16 @@ def load_identity(
         ) from error
     if not isinstance(mask_secret, X25519PrivateKey):
         raise IdentityError(f"the second key in '{key_path}' is not X25519. Restore the file.")
-    own = x509.load_der_x509_certificate(certificate.der).public_key()
-    if key.public_key() != own or mask_secret.public_key().public_bytes_raw() != (
-        certificate.mask_key
+    if (
+        not isinstance(key, ec.EllipticCurvePrivateKey)
+        or key.public_key() != certificate.public_key
+        or mask_secret.public_key().public_bytes_raw() != certificate.mask_key
     ):
         raise IdentityError(
             f"'{key_path}' is not the key of '{certificate_path}' (agent {certificate.name}). "
             "Name the two files that `hushgrad key new` made together."
         )
-    return Identity(certificate, key_path, certificate_path, mask_secret)
+    return Identity(certificate, key_path, certificate_path, mask_secret, key)
 
 
 def check_mode(path: Path) -> None:

@@ -1,81 +1,136 @@
 """The mask of one agent's objective, from secrets that the agent shares with its partners.
 
-Two partners hold each other's certificates, and so share a secret that nobody else can compute
-(X25519). The secret and the id of the run give the key of their share, so every run has new shares.
-The deployed agent (deployed.py) masks its objective here, and makes its mask tokens here.
+Every pair of partners has a secret of this run (pairing.py), which gives the key of their share in
+every stage. The deployed agent (deployed.py) masks its objective here, and the agreement of the
+partners (agreement.py) makes the mask tokens here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hushgrad.agent.stages import Statistic
 from hushgrad.algorithms.base import Private
-from hushgrad.draws import ONCE, Stream, pair_keys, trial_keys, uniforms
-from hushgrad.errors import ConfigError, MaskError, StateError
+from hushgrad.draws import Stream, pair_keys, pair_words, trial_keys
+from hushgrad.errors import MaskError, StateError
 from hushgrad.files.atomic import replace_file
-from hushgrad.masks import Floats, Mask, Sizes, Uniforms, ZeroSum
+from hushgrad.masks import Mask, PairWords, Sizes, ZeroSum
 from hushgrad.network.config.model import AgentConfig, RunConfig
-from hushgrad.network.keys.identity import load_certificate, load_identity, shared_secret
-from hushgrad.network.keys.secret import WORDS, as_uniforms, derive, keystream
-from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens
+from hushgrad.network.keys.pairing import Pairing
+from hushgrad.network.keys.secret import WORDS, derive, keystream
+from hushgrad.network.protocol.announcements import Announcements
+from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens, Pair
 
 MASKS = "masks.json"  # in the state directory: the agent's own mask tokens at its first start
 
 
-def masked(config: AgentConfig, objective: Objective) -> Objective:
-    """The objective with its mask; the objective itself if the run has no masks."""
-    mask = mask_of(config)
-    if mask is None:
-        return objective
-    return replace(objective, gradient=mask.over(objective.gradient))
+@dataclass(frozen=True)
+class Shares:
+    """The secrets from which an agent and its partners make their shares in one run."""
+
+    run: str
+    number: int
+    secrets: Mapping[int, bytes]  # by partner
+
+    def words(self, stage: int = 0) -> Callable[[int], PairWords]:
+        """Partner → the words of their share in a stage."""
+
+        def of(number: int) -> PairWords:
+            purpose = f"mask of stage {stage}"
+            key = derive(self.secrets[number], purpose=purpose, run=self.run)
+            return lambda n: _first(n, key)
+
+        return of
+
+    def tokens(self) -> dict[Pair, bytes]:
+        """This agent's mask tokens, one for each partner."""
+        return {
+            (min(self.number, j), max(self.number, j)): derive(
+                secret, purpose="token", run=self.run, length=TOKEN
+            )
+            for j, secret in self.secrets.items()
+        }
 
 
-def mask_of(config: AgentConfig) -> Mask | None:
-    """This agent's part of the zero-sum mask; None if the run has no masks."""
+def pairing_of(config: AgentConfig) -> Pairing | None:
+    """The keys of this agent and its partners; None if the run has no secret masks.
+
+    The masks of a run with a seed are not secret: the HELLOs of all agents compare their seeds.
+    """
     run, masks = config.run, _masks(config.run)
+    if masks is None or run.seed is not None:
+        return None
+    return Pairing(config, masks[0].partners(config.number, run.n_agents))
+
+
+def mask_of(
+    config: AgentConfig, shares: Shares | None, stage: int = 0, scale: float | None = None
+) -> Mask | None:
+    """This agent's part of the zero-sum mask of a stage; None if the run has no masks.
+
+    With a fixed curvature H_i is the same in all stages, and so is its mask.
+    """
+    run, masks = config.run, _masks(config.run, scale)
     if masks is None:
         return None
     masking, sizes = masks
-    pair = _agreed(config) if run.seed is None else _seeded(run.seed, config.number)
-    return masking.mask(config.number, sizes, n_agents=run.n_agents, pair_uniforms=pair)
+
+    def of(stage: int) -> Mask:
+        if run.seed is not None:
+            words = _seeded(run.seed, config.number, stage)
+        else:
+            assert shares is not None
+            words = shares.words(stage)
+        return masking.mask(config.number, sizes, n_agents=run.n_agents, pair_words=words)
+
+    is_fixed = getattr(run.algorithm, "curvature", "newton") == "fixed"
+    return replace(of(stage), Q=of(0).Q) if stage and is_fixed else of(stage)
 
 
-def _masks(run: RunConfig) -> tuple[ZeroSum, Sizes] | None:
+def masked_statistic(
+    config: AgentConfig, shares: Shares | None, own: Statistic, stage: int, scale: float | None
+) -> Statistic:
+    """The statistic with which this agent computes in a stage."""
+    mask, masks = mask_of(config, shares, stage, scale), _masks(config.run, scale)
+    if mask is None or masks is None:
+        return own
+    return Statistic(*mask.statistic(own.H, own.q, masks[1]))
+
+
+def needs_scale(run: RunConfig) -> bool:
+    """Whether the masks of a run have a unit on which the agents must agree."""
+    masks = _masks(run)
+    return bool(run.lengths) and run.scale is None and masks is not None and masks[1].linear > 0
+
+
+def _masks(run: RunConfig, scale: float | None = None) -> tuple[ZeroSum, Sizes] | None:
     """The masks of a run and their sizes; None if the run has no masks."""
     algorithm = run.algorithm
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return None
-    sizes = algorithm.mask_sizes(run.dim, run.eta)
+    sizes = algorithm.mask_sizes(run.dim, run.eta, scale)
     return (algorithm.masking, sizes) if sizes.linear or sizes.quadratic else None
 
 
 def mask_tokens_of(config: AgentConfig) -> MaskTokens:
-    """This agent's mask tokens, one for each partner.
-
-    A run without masks has no tokens. Neither has a run with a seed, because the HELLOs of all
-    agents compare their seeds.
-    """
+    """The mask tokens that this agent may hear of; none in a run without secret masks."""
     run, masks = config.run, _masks(config.run)
     if masks is None or run.seed is not None:
-        return MaskTokens({}, run.n_agents, lambda _: ())
-    secret_with = _secrets(config)
+        return MaskTokens(run.n_agents, lambda _: ())
+    return MaskTokens(run.n_agents, lambda number: masks[0].partners(number, run.n_agents))
 
-    def partners(number: int) -> tuple[int, ...]:
-        return masks[0].partners(number, run.n_agents)
 
-    own = {
-        (min(config.number, j), max(config.number, j)): derive(
-            secret_with(j), purpose="pledge", run=run.id, length=TOKEN
-        )
-        for j in partners(config.number)
-    }
-    return MaskTokens(own, run.n_agents, partners)
+def announcements_of(config: AgentConfig) -> Announcements:
+    """The announcements that this agent may hear of; none if the agents need not agree."""
+    run = config.run
+    is_secret = _masks(run) is not None and run.seed is None
+    return Announcements(run.n_agents if is_secret or needs_scale(run) else 0)
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:
@@ -106,60 +161,33 @@ def _own(mask_tokens: MaskTokens) -> dict[str, str]:
 def check_begun(began: Mapping[str, str], mask_tokens: MaskTokens) -> None:
     """Refuse to continue a run with other masks: the masks of its first rounds would remain."""
     own = _own(mask_tokens)
+    if began and not own:
+        raise MaskError(
+            "the agent cannot make the masks with which the run began: mask-key is missing in its "
+            "state directory. Restore it, or start a new run with a new id and directory."
+        )
     others = [pair for pair in {**began, **own} if began.get(pair) != own.get(pair)]
     if others:
         raise MaskError(
-            f"the run began with other masks of {', '.join(others)}: a key or a certificate was "
-            "exchanged since. Put back the old one, or start a new run."
+            f"the run began with other masks of {', '.join(others)}: a key, a certificate or the "
+            "configuration of the run was exchanged since. Put back the old one, or start a new "
+            "run."
         )
 
 
-def _agreed(config: AgentConfig) -> Callable[[int], Uniforms]:
-    """Partner → the uniforms of their share, from the secret of the two certificates."""
-    secret_with = _secrets(config)
-
-    def of(number: int) -> Uniforms:
-        key = derive(secret_with(number), purpose="mask", run=config.run.id)
-        return lambda n: _first(n, key)
-
-    return of
-
-
-def _secrets(config: AgentConfig) -> Callable[[int], bytes]:
-    """Partner → the secret that only this agent and the partner can compute."""
-    identity = load_identity(config.key, config.certificate, name=config.name)
-    partners = {partner.number: partner for partner in config.partners}
-
-    def secret_with(number: int) -> bytes:
-        if number not in partners:
-            raise ConfigError(
-                f"agent {config.number} shares a mask with agent {number}, but there is no "
-                "[[partner]] of that number. Add the partner, with its certificate."
-            )
-        partner = partners[number]
-        certificate = load_certificate(partner.certificate, name=partner.name)
-        return shared_secret(identity, certificate)
-
-    return secret_with
-
-
-def _first(n: int, key: bytes) -> Floats:
-    """The first n uniforms of a pair."""
+def _first(n: int, key: bytes) -> NDArray[np.uint64]:
+    """The first n words of a pair."""
     blocks = -(-n // WORDS)
-    return as_uniforms(keystream(key, (Stream.MASK, 0, 0), 0, blocks).ravel()[:n])
+    return keystream(key, (Stream.MASK, 0, 0), 0, blocks).ravel()[:n]
 
 
-def _seeded(seed: int, me: int) -> Callable[[int], Uniforms]:
-    """Partner → the simulator's uniforms, which anyone with the seed can compute."""
+def _seeded(seed: int, me: int, stage: int) -> Callable[[int], PairWords]:
+    """Partner → the simulator's words, which anyone with the seed can compute."""
 
-    def of(number: int) -> Uniforms:
+    def of(number: int) -> PairWords:
         low, high = np.array([min(me, number)]), np.array([max(me, number)])
-        key = pair_keys(trial_keys(seed, [0]), low, high)
+        key = pair_keys(trial_keys(seed, [0], stage), low, high)
 
-        def first(n: int) -> Floats:
-            slots = np.arange(n, dtype=np.uint32)[:, None, None]
-            return uniforms(key, (np.full_like(slots, ONCE), slots))[:, 0, 0]
-
-        return first
+        return lambda n: pair_words(key, n)[:, 0, 0]
 
     return of

@@ -51,11 +51,12 @@ def as_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 class SecretDraws:
-    """The draws of one agent in one run."""
+    """The draws of one agent in one run; every stage of a run has its own."""
 
-    def __init__(self, secret: bytes, run: str):
-        self._key = derive(secret, purpose="draws", run=run)
-        self._coins = public_coins(run)
+    def __init__(self, secret: bytes, run: str, stage: int = 0):
+        purpose = f"draws of stage {stage}" if stage else "draws"
+        self._key = derive(secret, purpose=purpose, run=run)
+        self._coins = public_coins(run, stage)
 
     def uniforms(
         self, stream: Stream, when: NDArray[np.uint32], slots: NDArray[np.uint32]
@@ -79,7 +80,7 @@ class SecretDraws:
         return as_uniforms(words)
 
 
-def public_coins(run: str) -> SeededDraws:
+def public_coins(run: str, stage: int = 0) -> SeededDraws:
     """The coins of a run without a seed, from its id."""
     seed = int.from_bytes(sha256(f"hushgrad coins {run}".encode()).digest()[:8], "little")
-    return SeededDraws(trial_keys(seed, [0]), 0)
+    return SeededDraws(trial_keys(seed, [0], stage), 0)

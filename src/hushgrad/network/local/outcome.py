@@ -5,20 +5,23 @@ processes.py makes the outcome after all agents have ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.agent.stages import n_stages, stage_lengths
 from hushgrad.errors import DivergedError, HushgradError
 from hushgrad.network.state.samples import SAMPLES, read_samples
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
 from hushgrad.simulate.run import driver_of
+from hushgrad.simulate.staged import simulate_stages, stage_samples
 
 type Floats = NDArray[np.float64]
 
@@ -55,6 +58,7 @@ def outcome_of(
         metrics=metrics | {"difference": np.concatenate([apart, missing], axis=1)},
         diverged=np.array([diverged]),
         traffic=simulated.traffic,  # the agents send the same messages
+        mask_scale=simulated.mask_scale,
         seconds=seconds,
     )
 
@@ -80,13 +84,14 @@ class _Trail:
 def _simulated(request: RunRequest, trail: _Trail, reached: int) -> Outcome:
     """Run the same request in the simulator, with the metric `difference` from the agents."""
     apart = largest = 0.0
-    sample = -1
+    stages = n_stages(request.algorithm, is_quadratic=request.problem.is_quadratic)
+    calls = _calls(request, stages)
 
     def difference(x: Floats, problem: Any) -> float:
-        nonlocal apart, largest, sample
+        nonlocal apart, largest
         del problem
-        sample += 1
-        if sample >= reached:
+        sample = next(calls)
+        if sample is None or sample >= reached:
             return np.nan
         apart = max(apart, float(np.abs(trail.at(sample) - x[0]).max()))
         largest = max(largest, float(np.abs(x).max()))
@@ -98,4 +103,19 @@ def _simulated(request: RunRequest, trail: _Trail, reached: int) -> Outcome:
         tick=lambda _: None,
         checkpoint=Checkpoint(None, ""),
     )
-    return driver_of("stacked" if find_spec("jax") else "agents")(same)
+    driver = driver_of("stacked" if find_spec("jax") else "agents")
+    return simulate_stages(same, driver, stages) if stages else driver(same)
+
+
+def _calls(request: RunRequest, stages: int) -> Iterator[int | None]:
+    """The number of the sample for which the simulator calls a metric; None: none of the run's."""
+    if not stages:
+        yield from range(len(request.samples))
+        return
+    curvature = getattr(request.algorithm, "curvature", "newton")
+    lengths = stage_lengths(int(request.samples[-1]), stages, curvature)
+    sample = 0
+    for begin, length in zip([0, *accumulate(lengths)], lengths, strict=False):
+        for is_wanted in stage_samples(request.samples, begin, length)[1].tolist():
+            yield sample if is_wanted else None
+            sample += is_wanted

@@ -95,15 +95,24 @@ def mixing_rule(network: Network) -> str:
 def function_of(problem: Problem) -> Table:
     """The table [objective], the same for every agent."""
     function, needs_jax = problem.differentiated
+    references = {
+        key: _reference(problem, one)
+        for key, one in {"function": function, **problem.curved}.items()
+    }
+    quadratic = problem.is_quadratic
+    return references | {"data": "data.npz", "jax": needs_jax, "quadratic": quadratic}
+
+
+def _reference(problem: Problem, function: Any) -> str:
     reference = reference_to(function)
     if reference is None:
         raise ProblemError(
-            "an agent's process finds its loss or gradient by the name of a function, but "
-            f"{getattr(function, '__qualname__', function)} of the problem "
+            "an agent's process finds its loss, gradient and Hessian by the names of functions, "
+            f"but {getattr(function, '__qualname__', function)} of the problem "
             f"'{problem.name}' is made inside a function. Define it at the top level of its file, "
             "with all that it needs in the data, or use --engine agents."
         )
-    return {"function": reference, "data": "data.npz", "jax": needs_jax}
+    return reference
 
 
 def make_network(directory: Path, request: RunRequest) -> None:

@@ -7,9 +7,12 @@ agents:
     least_squares   f_i(θ) = ½ ‖X_i θ − y_i‖²
     ridge           f_i(θ) = ½ ‖X_i θ − y_i‖² + (regularisation / 2m) ‖θ‖²
     logistic        f_i(θ) = Σ_r log(1 + exp(−y_r x_rᵀθ)) + (regularisation / 2m) ‖θ‖²,   y_r = ±1
+    huber           f_i(θ) = Σ_r h(x_rᵀθ − y_r) + (regularisation / 2m) ‖θ‖²
     rendezvous      f_i(θ) = ‖θ − p_i‖²
 
-An intercept is a last column of ones, without a penalty.
+Huber's h(r) is r²/2 up to |r| = delta, then linear. An intercept is a last column of ones, without
+a penalty. A run in stages (hushgrad.agent.stages)
+also asks for the curvature of f_i: the kinds above know a formula, a function comes with one.
 """
 
 from __future__ import annotations
@@ -20,20 +23,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hushgrad.agent.combination import is_finite
+from hushgrad.agent.stages import Curve
+from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
+from hushgrad.problems.models import safeguarded
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
-type ObjectiveKind = Literal["least_squares", "ridge", "logistic", "rendezvous", "function"]
-type Vector = NDArray[np.float64]  # (d,)
-
+type ObjectiveKind = Literal[
+    "least_squares", "ridge", "logistic", "huber", "rendezvous", "function"
+]
 type Gradient = Callable[[Vector], Vector]
+
+_LOSSES = {
+    "least_squares": losses.SQUARES,
+    "ridge": losses.SQUARES,
+    "logistic": losses.LOGISTIC,
+    "huber": losses.HUBER,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,28 +67,66 @@ class ObjectiveSpec:
     delimiter: str = ","
     intercept: bool = False
     regularisation: float = 0.0
+    delta: float = 1.35  # huber
     standardise: Standardise | None = None
     position: tuple[float, ...] | None = None  # rendezvous
     function: str | None = None  # "file.py:name" or "module:name": θ → … or θ, data → …
     jax: bool = False  # the function is a loss or a gradient in JAX; JAX differentiates a loss
+    quadratic: bool = False  # the function is the gradient (or loss) of a quadratic f_i
+    hessian: str | None = None  # a reference as above: the Hessian of the function
+    curvature: str | None = None  # or better, for stages: θ, θ one stage before, data → (d, d)
+    majorised: str | None = None  # the same, of a bound of all Hessians
     source: Source = field(
         default=Source("agent", Path(), what="agent's file", raises=ConfigError), repr=False
     )  # the agent's file, for relative paths and messages
 
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether f_i is quadratic, whatever the data."""
+        return self.quadratic or self.kind in ("least_squares", "ridge", "rendezvous")
+
 
 @dataclass(frozen=True)
 class Objective:
-    """∇f_i of this agent, and a description."""
+    """∇f_i of this agent, its curvatures as far as they are known, and a description."""
 
     dim: int
     gradient: Gradient  # returns a new array
     describe: str
+    newton: Curve | None = None  # the Hessian, made safe for Newton steps
+    majorised: Curve | None = None  # a bound of all Hessians
+
+    def curvature(self, kind: str) -> Curve:
+        """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
+        curve = self.newton if kind == "newton" else self.majorised
+        if curve is not None:
+            return curve
+        if kind == "fixed":
+            raise ProblemError(
+                f"a fixed curvature bounds the Hessian at every θ, but {self.describe} comes "
+                'without one. Use curvature = "newton" in [algorithm], or a kind of objective '
+                'such as "logistic" or "huber".'
+            )
+        raise ProblemError(
+            "a run in stages computes with the curvature of f_i, but the Hessian of "
+            f'{self.describe} is unknown. Give hessian = "file.py:name" in [objective], a function '
+            "of the same arguments that returns ∇²f_i (d, d), or write the function in JAX "
+            '(jax = true), which differentiates it. Without either, design = "paper" in '
+            "[algorithm] computes with ∇f_i itself, and hides less."
+        )
 
 
-def load_objective(spec: ObjectiveSpec | Gradient, dim: int) -> Objective:
-    """Read the data of a spec and make its objective; a callable is a gradient already."""
+def load_objective(
+    spec: ObjectiveSpec | Gradient, dim: int, *, hessian: Gradient | None = None
+) -> Objective:
+    """Read the data of a spec and make its objective; a callable is a gradient already.
+
+    `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
+    """
     if callable(spec):
-        return _checked(dim, spec, getattr(spec, "__name__", type(spec).__name__))
+        name = getattr(spec, "__name__", type(spec).__name__)
+        newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
+        return _checked(dim, spec, name, newton)
     if spec.kind == "function":
         return _from_function(spec, dim)
     if spec.kind == "rendezvous":
@@ -104,16 +153,19 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     rows = f"{len(y)} rows, {len(block.labels) - 1} columns{' and intercept' * spec.intercept}"
     describe = f"{spec.kind} on {spec.file.name}: {rows}"
     data: dict[str, Any] = {"weight": 1.0, "penalty": penalty}
-    if spec.kind == "logistic":
+    loss = _LOSSES[spec.kind]
+    if loss is losses.LOGISTIC:
         data |= {"X": X, "y": _signs(block)}
-        return _checked(dim, lambda theta: losses.logistic_gradient(theta, data), describe)
-    if len(y) > dim:
+    elif loss is losses.HUBER:
+        data |= {"X": X, "y": y, "delta": spec.delta}
+    elif len(y) > dim:
         # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy replace the rows
         triangle = np.linalg.qr(np.column_stack([X, y]), mode="r")
         data |= {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     else:
         data |= {"X": X, "y": y}
-    return _checked(dim, lambda theta: losses.squares_gradient(theta, data), describe)
+    curves = loss.curvature, loss.majorised
+    return _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
@@ -166,61 +218,105 @@ def _rendezvous(spec: ObjectiveSpec, dim: int) -> Objective:
             )
         position, place = block.values[0], spec.file.name
     _check_dim(spec, len(position), dim)
-    return _checked(dim, lambda theta: 2 * (theta - position), f"rendezvous from {place}")
+    twice = safeguarded(lambda theta, _: 2 * np.eye(len(theta)))
+    describe = f"rendezvous from {place}"
+    return _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
 
 
 def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
     assert spec.function is not None
-    function = load(spec.source, ("objective", "function"), spec.function)
-
+    function = _with_data(spec, "function", spec.function)
     data = None if spec.file is None else read_data(spec.file)
-
-    def called(theta: Any, data: Any) -> Any:
-        return function(theta) if spec.file is None else function(theta, data)
-
+    newton = majorised = None
+    if spec.curvature is not None:
+        newton = load(spec.source, ("objective", "curvature"), spec.curvature)
+    elif spec.hessian is not None:
+        newton = safeguarded(_with_data(spec, "hessian", spec.hessian))
+    if spec.majorised is not None:
+        majorised = load(spec.source, ("objective", "majorised"), spec.majorised)
     if not spec.jax:
-        with_data = function if spec.file is None else lambda theta: function(theta, data)
-        return _checked(dim, with_data, spec.function)
+        return _checked(
+            dim, lambda theta: function(theta, data), spec.function, newton, majorised, data
+        )
     from hushgrad.problems import autodiff
 
     try:
-        is_loss = autodiff.output_shape(called, dim, data)[0] == ()
+        is_loss = autodiff.output_shape(function, dim, data)[0] == ()
     except Exception as error:  # the user's code may raise anything
         raise _raised(spec.function, error) from error
-    derived = autodiff.in_float64(autodiff.gradient_of(called) if is_loss else called)
-    held = autodiff.on_device(data)
+    slope = autodiff.gradient_of(function) if is_loss else function
+    derived, held = autodiff.in_float64(slope), autodiff.on_device(data)
+    if newton is None:
+        newton = safeguarded(autodiff.hessian_of(slope))
     describe = f"∇ of {spec.function}" if is_loss else spec.function
-    return _checked(dim, lambda theta: derived(theta, held), describe)
+    return _checked(dim, lambda theta: derived(theta, held), describe, newton, majorised, data)
+
+
+def _with_data(spec: ObjectiveSpec, key: str, reference: str) -> Callable[[Any, Any], Any]:
+    """A function of the user, called with θ and data; without data, with θ alone."""
+    function = load(spec.source, ("objective", key), reference)
+    return function if spec.file is not None else lambda theta, _: function(theta)
 
 
 def _raised(describe: str, error: Exception) -> ProblemError:
     return ProblemError(f"{describe} raised {type(error).__name__}: {error}.")
 
 
-def _checked(dim: int, function: Callable[[Vector], Any], describe: str) -> Objective:
-    """An objective that checks every gradient: shape (dim,), and finite."""
+def _checked(
+    dim: int,
+    function: Callable[[Vector], Any],
+    describe: str,
+    newton: Any = None,
+    majorised: Any = None,
+    data: Any = None,
+) -> Objective:
+    """An objective that checks every gradient and curvature: shapes (d,) and (d, d), and finite.
+
+    newton, majorised     θ, θ one stage before or None, data → (d, d)
+    """
 
     def gradient(theta: Vector) -> Vector:
-        seen = theta.view()
-        seen.flags.writeable = False  # θ is part of the agent's state
-        try:
-            g = np.array(function(seen), np.float64)  # a copy: the function may reuse its array
-        except Exception as error:  # the user's code may raise anything
-            raise _raised(describe, error) from error
-        if g.shape != (dim,):
-            raise ProblemError(
-                f"a gradient at θ of shape ({dim},) has the same shape, but {describe} gives "
-                f"{g.shape}. Correct the function, or dim in [run]."
-            )
-        if not is_finite(g):
-            n = int(np.argmax(~np.isfinite(g)))
-            with np.errstate(over="ignore"):
-                norm = np.linalg.norm(theta)
-            raise ProblemError(
-                f"a gradient is finite, but {describe} gives {g[n]} in entry {n} at "
-                f"‖θ‖ = {norm:.3g}. Correct the function, or use a smaller stepsize if θ is far "
-                "off."
-            )
-        return g
+        return _sound(lambda: function(_seen(theta)), "gradient", (dim,), describe, theta)
 
-    return Objective(dim, gradient, describe)
+    def of(curve: Any) -> Curve | None:
+        def curvature(theta: Vector, before: Vector | None) -> Vector:
+            earlier = None if before is None else _seen(before)
+            return _sound(
+                lambda: curve(_seen(theta), earlier, data), "curvature", (dim, dim), describe, theta
+            )
+
+        return None if curve is None else curvature
+
+    return Objective(dim, gradient, describe, of(newton), of(majorised))
+
+
+def _seen(theta: Vector) -> Vector:
+    """θ as the user's code may see it: θ is part of the agent's state."""
+    seen = theta.view()
+    seen.setflags(write=False)
+    return seen
+
+
+def _sound(
+    call: Callable[[], Any], what: str, shape: tuple[int, ...], describe: str, theta: Vector
+) -> Vector:
+    """What the user's code gives, if it has the shape and is finite."""
+    try:
+        g = np.array(call(), np.float64)  # a copy: the function may reuse its array
+    except Exception as error:  # the user's code may raise anything
+        raise _raised(describe, error) from error
+    if g.shape != shape:
+        same = "the same shape" if what == "gradient" else f"the shape {shape}"
+        raise ProblemError(
+            f"a {what} at θ of shape {theta.shape} has {same}, but {describe} gives "
+            f"{g.shape}. Correct the function, or dim in [run]."
+        )
+    if not is_finite(g.ravel()):
+        n = int(np.argmax(~np.isfinite(g)))
+        with np.errstate(over="ignore"):
+            norm = np.linalg.norm(theta)
+        raise ProblemError(
+            f"a {what} is finite, but {describe} gives {g.flat[n]} in entry {n} at "
+            f"‖θ‖ = {norm:.3g}. Correct the function, or use a smaller stepsize if θ is far off."
+        )
+    return g

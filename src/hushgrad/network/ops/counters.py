@@ -33,6 +33,8 @@ class Stats:
 
     round: int = -1  # the last round in the journal
     iteration: int = 0  # iterations completed
+    stage: int = 0  # the present one, from 1 on
+    stages: int = 0  # of the run; 0: it has none
     rounds: int = 0  # rounds completed by this process
     duplicates: int = 0
     resent: int = 0

@@ -26,6 +26,7 @@ from hushgrad.network.keys.identity import Certificate, Identity, load_certifica
 from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
+from hushgrad.network.staging import check_stages
 from hushgrad.network.state.position import Position, read_position
 
 SOON = timedelta(days=30)  # a certificate that expires sooner gets a warning
@@ -102,6 +103,7 @@ def _data(config: AgentConfig) -> Check:
     run = config.run
     try:
         objective = load_objective(config.objective, run.dim)
+        check_stages(run, objective)
         start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
         objective.gradient(start)
     except HushgradError as error:

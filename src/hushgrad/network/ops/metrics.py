@@ -50,6 +50,8 @@ class StatsCollector(Collector):
         yield InfoMetricFamily("hushgrad_agent", "Who this is.", self._about)
         yield GaugeMetricFamily("hushgrad_iteration", "Iterations completed.", s.iteration)
         yield GaugeMetricFamily("hushgrad_round", "The last round committed.", s.round)
+        yield GaugeMetricFamily("hushgrad_stage", "The present stage, from 1 on.", s.stage)
+        yield GaugeMetricFamily("hushgrad_stages", "Stages of the run; 0: none.", s.stages)
         yield _counter("rounds", "Rounds completed by this process.", {(): s.rounds})
         yield _counter("duplicates", "Messages dropped that had come before.", {(): s.duplicates})
         yield _counter("resent", "Messages sent again after a reconnection.", {(): s.resent})
@@ -101,6 +103,8 @@ def report(stats: Stats, about: Mapping[str, str]) -> dict[str, Any]:
         "ready": bool(connected) and all(connected.values()),
         "iteration": stats.iteration,
         "round": stats.round,
+        "stage": stats.stage,
+        "stages": stats.stages,
         "connected": sorted(peer for peer, is_up in connected.items() if is_up),
         "disconnected": sorted(peer for peer, is_up in connected.items() if not is_up),
         "waiting_for": list(stats.waiting_for),

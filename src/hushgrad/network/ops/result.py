@@ -65,6 +65,8 @@ class AgentResult:
     incarnation: int  # how often this agent was started in this run
     peers: tuple[str, ...]
     seconds: float  # of this incarnation
+    stage: int = 0  # that the agent has reached, from 1 on
+    stages: int = 0  # of the run; 0: it has none
 
     @property
     def is_done(self) -> bool:
@@ -102,6 +104,8 @@ class AgentResult:
             "incarnation": self.incarnation,
             "peers": list(self.peers),
             "seconds": self.seconds,
+            "stage": self.stage,
+            "stages": self.stages,
         }
 
 

@@ -15,6 +15,8 @@ frame is a header of 32 bytes and a body, little-endian throughout:
                the receiver has finished
     REJECT     JSON: the reason why the sender ends the connection               (hello.py)
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
+    ANNOUNCE   144 bytes each: the agents' signed keys of this run             (announcements.py)
+    STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
 
 A body is 8-aligned, so that numbers are read in place. The parser checks a length before it
 allocates memory. No code unpickles a frame.
@@ -31,19 +33,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.combination import is_finite
+from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import WireError
 from hushgrad.files.digest import digest
-from hushgrad.network.protocol.mask_tokens import ENTRY
+from hushgrad.network.protocol import announcements, mask_tokens
 
 MAGIC = b"hush"
-VERSION = 2
+VERSION = 4
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # exchanges in one round; no algorithm of the library has more than 3
 
 type Bytes = bytes | memoryview
-
-type Vector = NDArray[np.float64]
 
 _FLOAT = np.dtype("<f8")
 
@@ -61,6 +61,10 @@ class FrameKind(enum.IntEnum):
     FIN = 5
     REJECT = 6
     GOSSIP = 7
+    ANNOUNCE = 8
+    STAGE = 9
+
+    __hash__ = int.__hash__  # Enum's own is a call of Python, and looked up in every round
 
 
 _MOST_FLAGS = {FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1}
@@ -156,7 +160,14 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
     return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
 
 
-def limits(dim: int, stop_bytes: int, *, n_entries: int = 0) -> Mapping[FrameKind, int]:
+def limits(
+    dim: int,
+    stop_bytes: int,
+    *,
+    n_entries: int = 0,
+    n_announcements: int = 0,
+    has_stages: bool = False,
+) -> Mapping[FrameKind, int]:
     """The longest body of each kind, in bytes."""
     return {
         FrameKind.HELLO: 16_384,
@@ -165,7 +176,9 @@ def limits(dim: int, stop_bytes: int, *, n_entries: int = 0) -> Mapping[FrameKin
         FrameKind.HEARTBEAT: 0,
         FrameKind.FIN: 0,
         FrameKind.REJECT: 4096,
-        FrameKind.GOSSIP: ENTRY * n_entries,
+        FrameKind.GOSSIP: mask_tokens.ENTRY * n_entries,
+        FrameKind.ANNOUNCE: announcements.ENTRY * n_announcements,
+        FrameKind.STAGE: 8 * dim * has_stages,
     }
 
 
@@ -269,8 +282,10 @@ class Parser:
             raise WireError(
                 f"a {kind.name} frame has at most {longest} bytes here, but announces {length}"
             )
-        if length % 8 and kind is FrameKind.DATA:
-            raise WireError(f"a DATA frame holds whole float64, but announces {length} bytes")
+        if length % 8 and kind in (FrameKind.DATA, FrameKind.STAGE):
+            raise WireError(
+                f"a {kind.name} frame holds whole float64, but announces {length} bytes"
+            )
         if flags > most:
             raise WireError(f"a {kind.name} frame has flags up to {most}, but they are {flags}")
         return kind, round_, flags, HEADER.size + length

@@ -23,9 +23,11 @@ type Json = Any
 
 # The reasons for which one agent refuses another. Any other reason in a REJECT counts as "other".
 OTHER_END = "other end"
+MASKS = "masks"
+STAGE = "stage"
 REASONS = frozenset({
     "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
-    "dimension", "not finite", OTHER_END,
+    "dimension", "not finite", OTHER_END, MASKS, STAGE,
 })  # fmt: skip
 
 MIRROR = {"both": "both", "in": "out", "out": "in"}  # the direction of a link, as the peer sees it
@@ -163,7 +165,16 @@ def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
 
 
 def public_parts(run: RunConfig) -> dict[str, str]:
-    """The run's public configuration, entry by entry; the seed and the start are not public."""
+    """The run's public configuration, entry by entry.
+
+    The seed is not public. The start is public in a run of several stages, since all agents make
+    their models at one point.
+    """
+    lengths = run.lengths
+    staged = {"stages": repr(lengths), "scale": repr(run.scale)} if lengths else {}
+    if len(lengths) > 1:
+        start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+        staged["start"] = sha256((start + 0.0).tobytes()).hexdigest()[:16]
     return {
         "run": run.id,
         "algorithm": describe(run.algorithm),
@@ -175,6 +186,7 @@ def public_parts(run: RunConfig) -> dict[str, str]:
                 "eta", "n_links",
             )
         },
+        **staged,
     }  # fmt: skip
 
 

@@ -12,22 +12,9 @@ A connection. Its events are the frames that the peer sends and the acts of this
     END          This agent ends the connection for any other reason.
     LOST         The transport is gone.
 
-    event        NEW      GREETED  OPEN          ACKNOWLEDGED  UNMET  LEFT  REFUSED
-    HELLO        -        OPEN     -             -             -      -     -
-    ROW          -        -        OPEN          ACKNOWLEDGED  -      -     -
-    DATA         -        -        OPEN          ACKNOWLEDGED  -      -     -
-    HEARTBEAT    -        -        OPEN          ACKNOWLEDGED  -      -     -
-    FIN          -        -        OPEN          ACKNOWLEDGED  -      -     -
-    REJECT       -        REFUSED  REFUSED       REFUSED       -      -     -
-    GOSSIP       -        -        OPEN          ACKNOWLEDGED  -      -     -
-    MEET         GREETED  -        -             -             -      -     -
-    ACKNOWLEDGE  -        -        ACKNOWLEDGED  -             -      -     -
-    REFUSE       -        REFUSED  REFUSED       REFUSED       UNMET  LEFT  REFUSED
-    END          UNMET    UNMET    LEFT          LEFT          UNMET  LEFT  REFUSED
-    LOST         UNMET    UNMET    LEFT          LEFT          UNMET  LEFT  REFUSED
-
 A frame without an entry is out of turn, and the agent refuses the peer for it ("order"). Once a
-connection is over (UNMET, LEFT or REFUSED), the agent reads no frame of it.
+connection is over (UNMET, LEFT or REFUSED), the agent reads no frame of it, and the first reason
+for its end counts.
 
 A run, as the neighbours of this agent see it. Its events:
 
@@ -36,26 +23,27 @@ A run, as the neighbours of this agent see it. Its events:
     ALL_FINISHED  The agent and all its neighbours have finished.
     FAIL          The agent cannot go on.
 
-    event         INTRODUCING  RUNNING   FINISHED  SETTLED  FAILED
-    COMMIT        RUNNING      RUNNING   -         -        FAILED
-    FINISH        -            FINISHED  FINISHED  SETTLED  FINISHED
-    ALL_FINISHED  -            -         SETTLED   -        -
-    FAIL          FAILED       FAILED    FINISHED  SETTLED  FAILED
-
 An agent may fail while it computes a round in a thread. The computation still ends with a COMMIT or
 a FINISH. A COMMIT does not heal the failure; a FINISH does, because the result is safe. For the
-same reason no failure leads out of FINISHED.
+same reason no failure leads out of FINISHED. An agent that is started again after its last round
+says FIN again.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from hushgrad.network.protocol.frames import FrameKind
 
 
-class ConnectionState(enum.Enum):
+class _Quick(enum.Enum):
+    """Looked up in every round: Enum's own hash is a call of Python."""
+
+    __hash__ = object.__hash__
+
+
+class ConnectionState(_Quick):
     """How far one connection has come."""
 
     NEW = enum.auto()  # dialled or accepted; this agent does not know the peer yet
@@ -67,7 +55,7 @@ class ConnectionState(enum.Enum):
     REFUSED = enum.auto()  # over because one end refused the other
 
 
-class Act(enum.Enum):
+class Act(_Quick):
     """What this agent, or the transport, does to a connection."""
 
     MEET = enum.auto()
@@ -77,7 +65,7 @@ class Act(enum.Enum):
     LOST = enum.auto()
 
 
-class RunState(enum.Enum):
+class RunState(_Quick):
     """How far this agent's run has come, as its neighbours see it."""
 
     INTRODUCING = enum.auto()  # the agent has committed no round yet
@@ -87,7 +75,7 @@ class RunState(enum.Enum):
     FAILED = enum.auto()  # the agent will consume no further round
 
 
-class RunEvent(enum.Enum):
+class RunEvent(_Quick):
     """What happens to a run."""
 
     COMMIT = enum.auto()
@@ -98,66 +86,58 @@ class RunEvent(enum.Enum):
 
 type ConnectionEvent = FrameKind | Act
 
-NEW, GREETED, OPEN, ACKNOWLEDGED, UNMET, LEFT, REFUSED = ConnectionState
-OPEN_STATES = frozenset({OPEN, ACKNOWLEDGED})
-OVER_STATES = frozenset({UNMET, LEFT, REFUSED})
+_, _, OPEN, ACKNOWLEDGED, UNMET, LEFT, REFUSED = ConnectionState
+OPEN_STATES = (OPEN, ACKNOWLEDGED)
+OVER_STATES = (UNMET, LEFT, REFUSED)
 
-CONNECTION: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
-    (NEW, Act.MEET): GREETED,
-    (NEW, Act.END): UNMET,
-    (NEW, Act.LOST): UNMET,
-    (GREETED, FrameKind.HELLO): OPEN,
-    (GREETED, FrameKind.REJECT): REFUSED,
-    (GREETED, Act.REFUSE): REFUSED,
-    (GREETED, Act.END): UNMET,
-    (GREETED, Act.LOST): UNMET,
-    (OPEN, FrameKind.ROW): OPEN,
-    (OPEN, FrameKind.DATA): OPEN,
-    (OPEN, FrameKind.HEARTBEAT): OPEN,
-    (OPEN, FrameKind.FIN): OPEN,
-    (OPEN, FrameKind.REJECT): REFUSED,
-    (OPEN, FrameKind.GOSSIP): OPEN,
-    (OPEN, Act.ACKNOWLEDGE): ACKNOWLEDGED,
-    (OPEN, Act.REFUSE): REFUSED,
-    (OPEN, Act.END): LEFT,
-    (OPEN, Act.LOST): LEFT,
-    (ACKNOWLEDGED, FrameKind.ROW): ACKNOWLEDGED,
-    (ACKNOWLEDGED, FrameKind.DATA): ACKNOWLEDGED,
-    (ACKNOWLEDGED, FrameKind.HEARTBEAT): ACKNOWLEDGED,
-    (ACKNOWLEDGED, FrameKind.FIN): ACKNOWLEDGED,
-    (ACKNOWLEDGED, FrameKind.REJECT): REFUSED,
-    (ACKNOWLEDGED, FrameKind.GOSSIP): ACKNOWLEDGED,
-    (ACKNOWLEDGED, Act.REFUSE): REFUSED,
-    (ACKNOWLEDGED, Act.END): LEFT,
-    (ACKNOWLEDGED, Act.LOST): LEFT,
-    # the first reason for the end of a connection counts
-    (UNMET, Act.REFUSE): UNMET,
-    (UNMET, Act.END): UNMET,
-    (UNMET, Act.LOST): UNMET,
-    (LEFT, Act.REFUSE): LEFT,
-    (LEFT, Act.END): LEFT,
-    (LEFT, Act.LOST): LEFT,
-    (REFUSED, Act.REFUSE): REFUSED,
-    (REFUSED, Act.END): REFUSED,
-    (REFUSED, Act.LOST): REFUSED,
-}
 
-RUN: Mapping[tuple[RunState, RunEvent], RunState] = {
-    (RunState.INTRODUCING, RunEvent.COMMIT): RunState.RUNNING,
-    (RunState.INTRODUCING, RunEvent.FAIL): RunState.FAILED,
-    (RunState.RUNNING, RunEvent.COMMIT): RunState.RUNNING,
-    (RunState.RUNNING, RunEvent.FINISH): RunState.FINISHED,
-    (RunState.RUNNING, RunEvent.FAIL): RunState.FAILED,
-    # an agent that was started again after its last round says FIN again
-    (RunState.FINISHED, RunEvent.FINISH): RunState.FINISHED,
-    (RunState.FINISHED, RunEvent.ALL_FINISHED): RunState.SETTLED,
-    (RunState.FINISHED, RunEvent.FAIL): RunState.FINISHED,
-    (RunState.SETTLED, RunEvent.FINISH): RunState.SETTLED,
-    (RunState.SETTLED, RunEvent.FAIL): RunState.SETTLED,
-    (RunState.FAILED, RunEvent.COMMIT): RunState.FAILED,
-    (RunState.FAILED, RunEvent.FINISH): RunState.FINISHED,
-    (RunState.FAILED, RunEvent.FAIL): RunState.FAILED,
-}
+def _table[S: enum.Enum, E: enum.Enum](
+    states: type[S], events: Iterable[E], text: str
+) -> Mapping[tuple[S, E], S]:
+    """The transitions that a text shows: the state in a cell follows the state above it."""
+    names, *rows = [line.split() for line in text.strip().splitlines()]
+    by_name = {event.name: event for event in events}
+    return {
+        (states[name], by_name[event]): states[cell]
+        for event, *cells in rows
+        for name, cell in zip(names[1:], cells, strict=True)
+        if cell != "-"
+    }
+
+
+CONNECTION: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = _table(
+    ConnectionState,
+    (*FrameKind, *Act),
+    """
+    event        NEW      GREETED  OPEN          ACKNOWLEDGED  UNMET  LEFT  REFUSED
+    HELLO        -        OPEN     -             -             -      -     -
+    ROW          -        -        OPEN          ACKNOWLEDGED  -      -     -
+    DATA         -        -        OPEN          ACKNOWLEDGED  -      -     -
+    HEARTBEAT    -        -        OPEN          ACKNOWLEDGED  -      -     -
+    FIN          -        -        OPEN          ACKNOWLEDGED  -      -     -
+    REJECT       -        REFUSED  REFUSED       REFUSED       -      -     -
+    GOSSIP       -        -        OPEN          ACKNOWLEDGED  -      -     -
+    ANNOUNCE     -        -        OPEN          ACKNOWLEDGED  -      -     -
+    STAGE        -        -        OPEN          ACKNOWLEDGED  -      -     -
+    MEET         GREETED  -        -             -             -      -     -
+    ACKNOWLEDGE  -        -        ACKNOWLEDGED  -             -      -     -
+    REFUSE       -        REFUSED  REFUSED       REFUSED       UNMET  LEFT  REFUSED
+    END          UNMET    UNMET    LEFT          LEFT          UNMET  LEFT  REFUSED
+    LOST         UNMET    UNMET    LEFT          LEFT          UNMET  LEFT  REFUSED
+    """,
+)
+
+RUN: Mapping[tuple[RunState, RunEvent], RunState] = _table(
+    RunState,
+    RunEvent,
+    """
+    event         INTRODUCING  RUNNING   FINISHED  SETTLED  FAILED
+    COMMIT        RUNNING      RUNNING   -         -        FAILED
+    FINISH        -            FINISHED  FINISHED  SETTLED  FINISHED
+    ALL_FINISHED  -            -         SETTLED   -        -
+    FAIL          FAILED       FAILED    FINISHED  SETTLED  FAILED
+    """,
+)
 
 
 class TransitionError(RuntimeError):

@@ -4,8 +4,11 @@ The deployed agent (deployed.py) opens the directory, and rounds.py writes the j
 
     run.json    the run and the agent that the directory belongs to
     secret      32 random bytes (0600), made with the directory
+    mask-key    64 random bytes (0600), made with the directory and deleted when the run has ended:
+                a nonce and a private key, for the masks of this run (keys/pairing.py)
     starts      how often an agent has opened the directory: the incarnation
     links.json  the facts that the neighbours have told about their links (introduction.py)
+    stage-0, -1 in a run in stages: the last two stages that have begun (stages.py)
     begun       an empty file, written after round 0 is in the journal and before it is sent
     lock        locked by the one process that may write
     slot-0, -1  the journal: the steps fill one slot, then the other, and so on by turns
@@ -13,8 +16,8 @@ The deployed agent (deployed.py) opens the directory, and rounds.py writes the j
 A slot is a sequence of sections, one for each round. A section holds the sums of the last round,
 the gradients evaluated since, the digests of the messages that go out, and the digests of the
 messages that were consumed. The first section of a slot holds the state at the start of its step
-instead of sums; for k = 0 it holds x⁰. A slot is overwritten only when the other slot holds all
-that a restart needs. A state is stored by field name and shape.
+instead of sums; at k = 0, and at the start of a stage, it holds x there. A slot is overwritten only
+when the other slot holds all that a restart needs. A state is stored by field name and shape.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ from hushgrad.files.atomic import replace_file, sync_directory
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
-FORMAT = 6
+FORMAT = 9
+LABEL = "run.json"
 STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
 SECRET = 32  # bytes
+MASK_KEY = 64  # bytes
 _PIECES = 512  # more pieces are joined before they are written; the system takes 1024
 
 type Facts = dict[str, Any]  # values that JSON can hold
@@ -81,7 +86,7 @@ class StateDirectory:
 
     def _adopt(self, belongs: Facts) -> None:
         """Set up a new directory, or check that an old one belongs to this agent and run."""
-        label = self.path / "run.json"
+        label = self.path / LABEL
         if not label.exists():
             if (self.path / "slot-0").exists():
                 raise StateError(
@@ -89,6 +94,7 @@ class StateDirectory:
                     "run.json."
                 )
             _write(self.path / "secret", secrets.token_bytes(SECRET), mode=0o600)
+            _write(self.path / "mask-key", secrets.token_bytes(MASK_KEY), mode=0o600)
             _write(label, json.dumps(belongs, indent=2).encode() + b"\n")
         found = _read_json(label)
         if found != belongs:
@@ -117,6 +123,26 @@ class StateDirectory:
         if len(secret) != SECRET:
             raise StateError(f"'{file}' has {len(secret)} bytes instead of {SECRET}. Restore it.")
         return secret
+
+    @property
+    def mask_key(self) -> bytes | None:
+        """The nonce and the private key of this run; None if the run has ended."""
+        file = self.path / "mask-key"
+        if not file.exists():
+            return None
+        check_mode(file)
+        content = file.read_bytes()
+        if len(content) != MASK_KEY:
+            raise StateError(
+                f"'{file}' has {len(content)} bytes instead of {MASK_KEY}. Restore it."
+            )
+        return content
+
+    def forget_mask_key(self) -> None:
+        """Delete the private key of this run: nobody can compute its masks again."""
+        (self.path / "mask-key").unlink(missing_ok=True)
+        if self._sync:
+            sync_directory(self.path)
 
     @property
     def links(self) -> Facts | None:

@@ -29,6 +29,8 @@ class Position:
     round: int | None  # the last round in the journal; None before the first
     status: str | None  # None while the run has not ended
     is_settled: bool  # the agent and all its neighbours have finished
+    stage: int = 0  # the present one, from 1 on; 0 in a run of one stage or none
+    stages: int = 0  # of the run
 
     @property
     def summary(self) -> str:
@@ -40,7 +42,8 @@ class Position:
         if self.round is None:
             where = "before its first round"
         else:
-            where = f"in iteration {self.iteration}, round {self.round}"
+            stage = f"stage {self.stage} of {self.stages}, " if self.stages else ""
+            where = f"in {stage}iteration {self.iteration}, round {self.round}"
         return f"{'runs' if self.is_running else 'stopped'}, {where}"
 
 
@@ -77,14 +80,19 @@ def _position(sections: list[Section] | None) -> dict[str, Any]:
     if sections is None:
         return {"iteration": 0, "round": None, "status": None, "is_settled": False}
     head, last = sections[0], sections[-1]
+    n_stages = int(head.facts.get("stages", 0))
+    stage = int(head.facts.get("stage", 0)) + 1 if n_stages else 0
+    stages = {"stage": stage, "stages": n_stages}
     if head.facts.get("is_final"):
         return {
             "iteration": head.k,
             "round": head.round - 1,
             "status": head.facts["status"],
             "is_settled": any(section.facts.get("is_settled") for section in sections),
+            **stages,
         }
-    return {"iteration": last.k, "round": last.round, "status": None, "is_settled": False}
+    where = {"iteration": last.k, "round": last.round, "status": None, "is_settled": False}
+    return where | stages
 
 
 def is_locked(state: Path) -> bool:

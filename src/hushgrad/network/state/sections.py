@@ -61,12 +61,11 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]
     layout = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
     size = sum([value.nbytes for value in values])
     head = _HEAD.pack(k, round_, len(layout), len(blob), size)
-    start = b"".join((head, layout, blob, bytes(-len(blob) % 8)))
+    pieces = [b"".join((head, layout, blob, bytes(-len(blob) % 8))), *values]
     if size <= _SHORT:  # as most sections of short vectors: one piece costs less than several
-        start = b"".join((start, *values))
-        values = []
-    checksum = joint_digest(checksum, start, *values)
-    return [_MAGIC + checksum + start, *values], checksum
+        pieces = [b"".join(pieces)]
+    checksum = joint_digest(checksum, *pieces)
+    return [_MAGIC + checksum, *pieces], checksum
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):

@@ -47,8 +47,8 @@ class Owner(Protocol):
         """The peer has broken a rule."""
         ...
 
-    def turn_away(self, reason: str, text: str) -> None:
-        """The peer is not a neighbour."""
+    def turn_away(self, reason: str, text: str, name: str = "") -> None:
+        """Count and log a refusal."""
         ...
 
     def fail(self, error: Exception) -> None:

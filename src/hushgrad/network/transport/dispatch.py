@@ -13,13 +13,20 @@ from time import monotonic
 from typing import Protocol
 
 from hushgrad.agent.weights import Row
-from hushgrad.errors import DiameterError, WireError
+from hushgrad.errors import DiameterError, MaskError, StageError, WireError
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.announcements import (
+    Announcements,
+    decode_announcements,
+    encode_announcements,
+)
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, Frame, FrameKind
 from hushgrad.network.protocol.hello import (
+    MASKS,
     OTHER_END,
+    STAGE,
     Hello,
     decode_hello,
     decode_reject,
@@ -28,33 +35,25 @@ from hushgrad.network.protocol.hello import (
 )
 from hushgrad.network.protocol.mask_tokens import MaskTokens, decode_entries, encode_entries
 from hushgrad.network.protocol.session import Peer, Session
+from hushgrad.network.protocol.stages import Starts
 from hushgrad.network.protocol.states import Act, ConnectionState, RunState, is_in_turn
-from hushgrad.network.transport.connection import Connection
+from hushgrad.network.transport.connection import Connection, Owner
 from hushgrad.network.transport.watching import Watching
 
 log = logging.getLogger("hushgrad.agent")
 
 
-class Station(Protocol):
-    """The part of the hub that dispatch calls."""
+class Station(Owner, Protocol):
+    """The part of the hub that dispatch calls, besides the part that connections call."""
 
-    heartbeat: float  # seconds
     complete: Callable[[], None]  # called when all messages of a round are here
 
     def welcome(self, link: Connection, peer: Peer, backlog: Iterable[Bytes]) -> None:
         """A connection is open: send everything that the peer should know now."""
         ...
 
-    def turn_away(self, reason: str, text: str, name: str = "") -> None:
-        """Count and log a refusal."""
-        ...
-
     def wake(self) -> None:
         """Wake the agent: it may have waited for the frame."""
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """The agent cannot go on."""
         ...
 
 
@@ -69,7 +68,9 @@ class Dispatch:
         links: MutableMapping[int, Connection],
         watching: Watching,
         mask_tokens: MaskTokens,
+        announcements: Announcements,
         distances: Distances,
+        starts: Starts,
         n_agents: int,
         stats: Stats,
     ):
@@ -77,6 +78,7 @@ class Dispatch:
         self._station, self._session, self._links = station, session, links
         self._watching, self._stats, self._n_agents = watching, stats, n_agents
         self._mask_tokens, self._distances = mask_tokens, distances
+        self._announcements, self._starts = announcements, starts
         self.rows: dict[int, Row] = {}  # weights that peers have told
         self.waits_since = monotonic()  # the agent has sent its present round
         self._methods: dict[FrameKind, Callable[[Connection, Peer, Frame], None]] = {
@@ -87,6 +89,8 @@ class Dispatch:
             FrameKind.FIN: self._take_fin,
             FrameKind.REJECT: self._take_reject,
             FrameKind.GOSSIP: self._take_gossip,
+            FrameKind.ANNOUNCE: self._take_announce,
+            FrameKind.STAGE: self._take_stage,
         }
 
     def hear(self, link: Connection, frame: Frame) -> None:
@@ -109,7 +113,7 @@ class Dispatch:
         link.send(wire.encode(FrameKind.REJECT, encode_reject(error.reason, text)))
         link.close(f"refused ({error.reason})", Act.REFUSE)
         if self._session.state is not RunState.INTRODUCING:
-            self._fail_if_ends_differ(error.reason, text)
+            self._fail_for_all(error.reason, text)
 
     def check_distances(self) -> None:
         """In round `diameter`, fail if an agent is farther away."""
@@ -118,10 +122,18 @@ class Dispatch:
             if error is not None:
                 self._station.fail(error)
 
-    def _fail_if_ends_differ(self, reason: str, text: str) -> None:
-        """If agents end in different rounds, no agent may say that all have converged."""
+    def _fail_for_all(self, reason: str, text: str) -> None:
+        """Fail if the reason ends the run for every agent.
+
+        If agents end in different rounds, no agent may say that all have converged. If masks do not
+        cancel, no agent has the right θ. If agents begin a stage at different points, neither.
+        """
         if reason == OTHER_END and self._distances.diameter is not None:
             self._station.fail(DiameterError(text))
+        elif reason == MASKS and self._mask_tokens.most:
+            self._station.fail(MaskError(text))
+        elif reason == STAGE and self._starts.most:
+            self._station.fail(StageError(text))
 
     # ---- the kinds of frames
 
@@ -205,15 +217,37 @@ class Dispatch:
         )  # fmt: skip
         link.abort(f"refused ({reason})", FrameKind.REJECT)
         told = f"{text.partition(' (told by ')[0]} (told by {peer.name})"
-        self._fail_if_ends_differ(reason, told)
+        self._fail_for_all(reason, told)
 
     def _take_gossip(self, link: Connection, peer: Peer, frame: Frame) -> None:
         """Pass on the entries that are new, and no others: agents would echo them without end."""
         told = decode_entries(frame.body)
         news = self._mask_tokens.learn(told, peer.name) + self._distances.learn(told)
         if news:
-            on = wire.encode(FrameKind.GOSSIP, encode_entries(news))
-            for other in tuple(self._links.values()):
-                if other is not link:
-                    other.send(on)
+            self._pass_on(link, wire.encode(FrameKind.GOSSIP, encode_entries(news)))
             self._mask_tokens.check()
+
+    def _take_announce(self, link: Connection, peer: Peer, frame: Frame) -> None:
+        """Pass on the announcements that are new; the agent may wait for one of them."""
+        news = self._announcements.learn(decode_announcements(frame.body), peer.name)
+        if news:
+            self._pass_on(link, wire.encode(FrameKind.ANNOUNCE, encode_announcements(news)))
+            self._announcements.check()
+            self._station.wake()
+
+    def _take_stage(self, link: Connection, peer: Peer, frame: Frame) -> None:
+        """Pass on the start of a stage if it is new; the agent may wait for it."""
+        try:
+            news = self._starts.learn(frame, peer.name)
+        except StageError as error:
+            self._station.fail(error)
+            return
+        if news is not None:
+            self._pass_on(link, news)
+            self._station.wake()
+
+    def _pass_on(self, link: Connection, frame: Bytes) -> None:
+        """Send a frame to every peer but the one from which its content came."""
+        for other in tuple(self._links.values()):
+            if other is not link:
+                other.send(frame)

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 from hushgrad.agent.weights import Row
-from hushgrad.errors import AgentError, DiameterError, MaskError, WireError
+from hushgrad.errors import AgentError, DiameterError, MaskError, StageError, WireError
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.announcements import Announcements, encode_announcements
 from hushgrad.network.protocol.distances import Distances
-from hushgrad.network.protocol.frames import Bytes, Frame, FrameKind
-from hushgrad.network.protocol.hello import OTHER_END, encode_reject, encode_row
+from hushgrad.network.protocol.frames import Bytes, FrameKind
+from hushgrad.network.protocol.hello import MASKS, OTHER_END, STAGE, encode_reject, encode_row
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
 from hushgrad.network.protocol.session import Peer, Session
+from hushgrad.network.protocol.stages import Starts
 from hushgrad.network.protocol.states import Act, ConnectionState
 from hushgrad.network.transport.connection import Connection
 from hushgrad.network.transport.dialling import Dialling
@@ -32,7 +34,8 @@ from hushgrad.network.transport.watching import Watching
 log = logging.getLogger("hushgrad.agent")
 
 LINGER = 2.0  # seconds: a neighbour that starts now should learn why the run is over
-_FOR_ALL = (MaskError, DiameterError)  # failures that end the run for every agent
+# failures that end the run for every agent, and the reasons that a REJECT gives for them
+_FOR_ALL: Mapping[type, str] = {MaskError: MASKS, DiameterError: OTHER_END, StageError: STAGE}
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 
 
@@ -53,15 +56,24 @@ class Hub:
         stop_bytes: int,
         stats: Stats,
         mask_tokens: MaskTokens,
+        announcements: Announcements,
+        starts: Starts,
     ):
         """`diameter` None: agents do not stop by a tolerance."""
         self.session, self._transport, self._stats = session, transport, stats
         self.heartbeat, self._dialled, self.mask_tokens = heartbeat, tuple(dialled), mask_tokens
+        self.announcements, self.starts = announcements, starts
         self.distances = Distances(session.me.number, n_agents, diameter)
         n_entries = mask_tokens.most + self.distances.most
-        self.longest = wire.limits(dim, stop_bytes, n_entries=n_entries)
-        # to a peer that reads, at most two rounds and one frame of each other kind are on their way
-        self.most_unsent = 2 * self.longest[FrameKind.DATA] + sum(self.longest.values())
+        self.longest = wire.limits(
+            dim, stop_bytes, n_entries=n_entries, n_announcements=announcements.most,
+            has_stages=starts.most > 0,
+        )  # fmt: skip
+        # to a peer that reads, at most two rounds, all starts of stages and one frame of each other
+        # kind are on their way
+        self.most_unsent = sum(self.longest.values()) + (
+            2 * self.longest[FrameKind.DATA] + starts.most * self.longest[FrameKind.STAGE]
+        )
         self._links: dict[int, Connection] = {}  # the open connection of each peer
         self._all: set[Connection] = set()
         self._by_name = {peer.name: peer for peer in session.peers.values()}
@@ -71,12 +83,14 @@ class Hub:
         )  # fmt: skip
         self._dispatch = Dispatch(
             self, session, links=self._links, watching=self._watching, mask_tokens=mask_tokens,
-            distances=self.distances, n_agents=n_agents, stats=stats,
+            announcements=announcements, distances=self.distances, starts=starts,
+            n_agents=n_agents, stats=stats,
         )  # fmt: skip
         self._dialling = Dialling(
             session.me.number, transport, lambda: Connection(self, is_dialled=True),
             links=self._links, objections=self._watching.objections, stats=stats,
         )  # fmt: skip
+        self.hear, self.refuse = self._dispatch.hear, self._dispatch.refuse  # for connections
         self.rows = self._dispatch.rows  # the neighbours' weights, as far as they are known
         self.row: Row | None = None  # this agent's weights, once they are known
         self.complete: Callable[[], None] = self.wake  # when all messages of a round are here
@@ -147,17 +161,16 @@ class Hub:
         if self.failure is None:
             self.failure = error
             self.session.fail()
-            if isinstance(error, _FOR_ALL):
+            if type(error) in _FOR_ALL:
                 self._untold = set(self.session.peers) - set(self._links)
                 for j in tuple(self._links):
                     self._tell_failure(j)
         self.wake()
 
     def _tell_failure(self, j: int) -> None:
-        """Tell a peer of a wrong diameter; of wrong masks, the mask tokens tell by themselves."""
-        if isinstance(self.failure, DiameterError):
-            body = encode_reject(OTHER_END, str(self.failure))
-            self._links[j].send(wire.encode(FrameKind.REJECT, body))
+        """Tell a peer why the run is over for every agent."""
+        body = encode_reject(_FOR_ALL[type(self.failure)], str(self.failure))
+        self._links[j].send(wire.encode(FrameKind.REJECT, body))
         self._untold.discard(j)
 
     async def _tell_the_absent(self) -> None:
@@ -219,24 +232,20 @@ class Hub:
             self.turn_away("crowd", f"{peer.name} has {len(waiting)} connections without a HELLO")
             min(waiting, key=lambda link: link.made).abort("crowd")
 
-    def hear(self, link: Connection, frame: Frame) -> None:
-        """A peer has sent a frame."""
-        self._dispatch.hear(link, frame)
-
     def welcome(self, link: Connection, peer: Peer, backlog: Iterable[Bytes]) -> None:
         """A connection is open: send everything that the peer should know now."""
         self._send_row(link, peer)
+        if announced := self.announcements.entries():
+            link.send(wire.encode(FrameKind.ANNOUNCE, encode_announcements(announced)))
         if entries := self.mask_tokens.entries() + self.distances.entries():
             link.send(wire.encode(FrameKind.GOSSIP, encode_entries(entries)))
+        for start in self.starts.frames():
+            link.send(start)
         if self.failure is None:
             for unsent in backlog:
                 link.send(unsent)
         elif self._untold:
             self._tell_failure(peer.number)
-
-    def refuse(self, link: Connection, error: WireError) -> None:
-        """End the connection of a peer that broke a rule, and tell the peer which rule."""
-        self._dispatch.refuse(link, error)
 
     def refuse_all(self, misfits: Iterable[tuple[Peer, WireError]]) -> None:
         """Refuse peers, as far as they are here, for messages that do not fit."""

@@ -1,0 +1,55 @@
+"""The ids of the runs in which a key has shared masks, in a file beside the key: NAME.runs.
+
+A run has one id and one state directory at every agent. If an id comes again with a new directory,
+an agent lost its state or a file was copied: neighbours may hold messages of the other run. So the
+deployed agent (deployed.py) refuses the id.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hushgrad.errors import ConfigError, StateError
+from hushgrad.network.keys.identity import check_mode
+
+
+def check_unused(key: Path, run: str, state: Path) -> None:
+    """Refuse an id that was used before; only for a state directory that is not there yet."""
+    if run in _ids(key):
+        raise ConfigError(
+            f"the run id {run!r} was used before with '{key}', and a new state directory "
+            f"'{state}' would be a second run with that id. Choose a new id in every agent's file, "
+            "or go on with the state directory of the first run."
+        )
+
+
+def remember(key: Path, run: str) -> None:
+    """Note that a run uses the key."""
+    if run in _ids(key):
+        return
+    file = _file(key)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, f"{run}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StateError(
+            f"'{file}' cannot be written: {error.strerror}. It keeps the ids of runs beside the "
+            "key: make its directory writable."
+        ) from error
+
+
+def _ids(key: Path) -> list[str]:
+    file = _file(key)
+    if not file.exists():
+        return []
+    check_mode(file)
+    return file.read_text().splitlines()
+
+
+def _file(key: Path) -> Path:
+    return key.with_suffix(".runs")

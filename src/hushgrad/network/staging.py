@@ -1,0 +1,194 @@
+"""What a deployed agent computes with: the masked statistics of its stages, or its masked gradient.
+
+`hushgrad.agent.stages` says what a stage is. The deployed agent (deployed.py) enters a stage here;
+state/stages.py keeps the stages that have begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.local import Local
+from hushgrad.agent.stages import Statistic, covering, statistic, within_stage
+from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
+from hushgrad.network.agreement import Agreement, agree
+from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.introduction import draws_of, introduce, local_agent
+from hushgrad.network.keys.masking import mask_of, masked_statistic
+from hushgrad.network.keys.pairing import Pairing
+from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.state.journal import StateDirectory
+from hushgrad.network.state.stages import Begun, read_stages, write_stage
+from hushgrad.network.transport.hub import Hub
+
+log = logging.getLogger("hushgrad.agent")
+
+type Vector = NDArray[np.float64]
+
+MOST_DIM = 8192  # a statistic has d × d numbers: half a gigabyte
+
+
+def check_stages(run: RunConfig, objective: Objective) -> None:
+    """Refuse an objective that a run in stages cannot use."""
+    if not run.lengths:
+        return
+    assert isinstance(run.algorithm, Private)
+    objective.curvature(run.algorithm.curvature)
+    if run.dim > MOST_DIM:
+        raise ProblemError(
+            "a run in stages computes with the Hessian of f_i, d × d numbers, for d up to "
+            f'{MOST_DIM}, but dim = {run.dim}. Use fewer parameters, or design = "paper" in '
+            "[algorithm], which computes with ∇f_i itself and hides less."
+        )
+
+
+class Stages:
+    """The stages of one agent; a run without stages is one stage, with the gradient itself."""
+
+    def __init__(self, config: AgentConfig, objective: Objective):
+        self.config, self._objective = config, objective
+        self.lengths = config.run.lengths
+        self.begins = (0, *accumulate(self.lengths[:-1]))
+        self.begun = read_stages(config.state) if self.lengths else {}
+        self.agreement = Agreement()
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm of a stage, whose statistic has its mask already."""
+        algorithm = self.config.run.algorithm
+        return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Private
+
+    def statistic(self, stage: int, start: Vector) -> Statistic:
+        """The statistic of this agent's objective: the only place that evaluates it in a stage."""
+        assert isinstance(self.config.run.algorithm, Private)
+        curve = self._objective.curvature(self.config.run.algorithm.curvature)
+        before = self.begun[stage - 1].start if stage else None
+        return statistic(self._objective.gradient, curve, start, before)
+
+    def exponent(self, own: Statistic, start: Vector) -> int:
+        """The e of the power of two 2^e that covers q_i, the gradient at the start, and 1/λ."""
+        algorithm = self.config.run.algorithm
+        assert isinstance(algorithm, Private)
+        lam = float(algorithm.schedule.base(1.0))
+        scale = float(covering(Statistic(own.H[None], own.q[None]), start[None], lam))
+        exponent = math.frexp(scale)[1] - 1
+        given = self.config.run.scale
+        if given is not None and scale > power_of_two(given):
+            raise ConfigError(
+                "scale in [run] is the unit of masks and covers the gradients of all agents at the "
+                f"start and 1/λ, but scale = {given:g} and this agent needs {scale:g}. "
+                "Declare a larger scale in every file, or leave it out: then the agents agree."
+            )
+        return exponent
+
+    def make(self, stage: int, start: Vector, own: Statistic | None = None) -> Begun:
+        """The stage, masked and kept in the state directory; makes it unless it has begun."""
+        if stage not in self.begun:
+            config, agreement = self.config, self.agreement
+            if agreement.lacks_key:
+                raise _no_key(config)
+            own = self.statistic(stage, start) if own is None else own
+            try:
+                masked = masked_statistic(config, agreement.shares, own, stage, agreement.scale)
+            except AlgorithmError as error:
+                raise AgentError(f"the masks of stage {stage}: {error}") from error
+            begun = Begun(stage, start, masked)
+            write_stage(config.state, begun)
+            self.begun[stage] = begun
+            self.begun.pop(stage - 2, None)
+            log.info(
+                "stage %d of %d, iterations %d to %d", stage + 1, len(self.lengths),
+                self.begins[stage], self.begins[stage] + self.lengths[stage],
+                extra={"event": "stage"},
+            )  # fmt: skip
+        return self.begun[stage]
+
+    def gradient(self, stage: int) -> Callable[[Any], Any]:
+        """The gradient that the step machine of a stage asks for."""
+        if self.lengths:
+            return self.begun[stage].statistic.gradient if stage in self.begun else _past
+        if self.agreement.lacks_key:
+            return self._without_key
+        mask = mask_of(self.config, self.agreement.shares)
+        return self._objective.gradient if mask is None else mask.over(self._objective.gradient)
+
+    def _without_key(self, _: object) -> object:
+        raise _no_key(self.config)
+
+
+async def prepare_stages(
+    stages: Stages,
+    state: StateDirectory,
+    hub: Hub,
+    pairing: Pairing | None,
+    x0: Vector,
+    is_over: Callable[[], bool],
+    compute: Callable[..., Awaitable[Any]],
+) -> Callable[[int], Local] | None:
+    """Agree with the other agents; returns this agent's part of the network, by stage.
+
+    `compute` calls a function in a thread. None: `is_over` became true before.
+    """
+    config = stages.config
+    known = links = state.links
+    if links is None:
+        hub.start()
+        links = await introduce(config, hub, is_over)
+        if links is None:
+            return None
+    own, exponent = None, 0
+    if stages.lengths and not stages.begun:
+        own = await compute(stages.statistic, 0, x0)
+        exponent = stages.exponent(own, x0)
+    scale = links.get("scale", _declared(config.run))
+    agreement = await agree(config, pairing, state, hub, is_over, scale=scale, exponent=exponent)
+    if agreement is None:
+        return None
+    stages.agreement = agreement
+    local = local_agent(config, hub, links, stages.gradient(0), draws_of(config, state.secret))
+    if known is None:  # local_agent has accepted the links
+        state.store_links({**links, "scale": agreement.scale})
+    if own is not None:
+        await compute(stages.make, 0, x0, own)
+    for stage, begun in stages.begun.items():
+        if stage:
+            hub.starts.add(stage, begun.start)
+
+    def local_of(stage: int) -> Local:
+        draws = draws_of(config, state.secret, stage)
+        return replace(local, gradient=stages.gradient(stage), draws=draws)
+
+    return local_of
+
+
+def _declared(run: RunConfig) -> float | None:
+    """The unit of the masks of stages, if the run declares one."""
+    return None if run.scale is None or not run.lengths else power_of_two(run.scale)
+
+
+def power_of_two(scale: float) -> float:
+    """The power of two from `scale` on."""
+    return 2.0 ** math.ceil(math.log2(scale))
+
+
+def _past(_: object) -> object:
+    raise StateError(
+        "the journal needs the statistic of a stage that is no longer in the state directory. "
+        "Restore the newest state, or start a new run with a new id and directory."
+    )
+
+
+def _no_key(config: AgentConfig) -> StateError:
+    return StateError(
+        f"'{config.state / 'mask-key'}' is missing, and without it the agent cannot mask its "
+        "gradients. Restore it, or start a new run with a new id and directory."
+    )
