@@ -1,6 +1,8 @@
 # Everything starts from nothing but a Python >= 3.12: `make demo`, `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Without bytecode every process of a test compiles hushgrad again, which is half of its start.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out

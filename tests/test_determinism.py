@@ -10,6 +10,7 @@ from support import cases, dense
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
 IDS = [a.label for a in ALGORITHMS]
+TRIALS = 20  # two blocks; one number for all tests, so that they share what is compiled
 
 
 def run(algorithm, **options):
@@ -20,7 +21,7 @@ def run(algorithm, **options):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=IDS)
 def test_run_twice_is_bit_for_bit_the_same(algorithm):
-    a, b = run(algorithm, trials=3, seed=4), run(algorithm, trials=3, seed=4)
+    a, b = run(algorithm, trials=TRIALS, seed=4), run(algorithm, trials=TRIALS, seed=4)
     np.testing.assert_array_equal(a.x, b.x)
     np.testing.assert_array_equal(a.error, b.error)
 
@@ -37,7 +38,7 @@ def test_other_chunk_lengths_give_the_same_bits(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=IDS)
 def test_a_trial_alone_equals_itself_in_the_batch(algorithm):
-    batch = run(algorithm, trials=20, seed=4)
+    batch = run(algorithm, trials=TRIALS, seed=4)
     for t in (0, 7, 19):
         alone = run(algorithm, trials=[t], seed=4)
         np.testing.assert_allclose(alone.x[0], batch.x[t], rtol=0, atol=1e-12)
@@ -45,10 +46,10 @@ def test_a_trial_alone_equals_itself_in_the_batch(algorithm):
 
 
 def test_trials_and_seeds_differ():
-    x = run(hg.PDGDS(), trials=3, seed=0).x.reshape(3, -1)
-    y = run(hg.PDGDS(), trials=3, seed=1).x.reshape(3, -1)
+    x = run(hg.PDGDS(), trials=TRIALS, seed=0).x.reshape(TRIALS, -1)
+    y = run(hg.PDGDS(), trials=TRIALS, seed=1).x.reshape(TRIALS, -1)
     both = np.concatenate([x, y])
-    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(6)
+    distance = np.abs(both[:, None] - both[None]).max(-1) + np.eye(2 * TRIALS)
     assert distance.min() > 1e-6
 
 
@@ -68,7 +69,7 @@ def test_blocks_of_trials_depend_on_their_number_only(monkeypatch):
 
 def test_a_transcript_does_not_change_the_run():
     for algorithm in ALGORITHMS:
-        plain, recorded = run(algorithm, trials=3), run(algorithm, trials=3, transcript=True)
+        plain, recorded = run(algorithm), run(algorithm, transcript=True)
         np.testing.assert_allclose(plain.x, recorded.x, rtol=0, atol=1e-13)
         np.testing.assert_allclose(plain.error, recorded.error, rtol=0, atol=1e-13)
         assert plain.traffic == recorded.traffic
@@ -79,7 +80,7 @@ def test_the_callers_jax_settings_stay_as_they_were():
     import jax.numpy as jnp
 
     assert jnp.ones(2).dtype == jnp.float32
-    result = run(hg.PDGDS(), trials=20)
+    result = run(hg.PDGDS(), trials=TRIALS)
     assert result.x.dtype == np.float64
     assert jnp.ones(2).dtype == jnp.float32
     assert not jax.config.jax_enable_x64

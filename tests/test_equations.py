@@ -5,7 +5,7 @@ import pytest
 
 import hushgrad as hg
 from support import cases
-from support.conformance import NETWORKS, ROWS, SEED, K, Q, assert_same, reference
+from support.conformance import BY_HAND, NETWORKS, ROWS, SEED, K, Q, assert_same, reference
 
 
 def test_every_algorithm_has_a_row():
@@ -22,7 +22,7 @@ def test_stacked_equals_the_dense_recursion(row, network):
 @pytest.mark.parametrize(("row", "network"), NETWORKS)
 def test_agent_by_agent_equals_the_dense_recursion(row, network):
     got = cases.trajectory(
-        row.algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=[3], engine="agents"
+        row.algorithm, BY_HAND.problem, network, Q.x0, K, seed=SEED, trials=[3], engine="agents"
     )
     assert_same(got[0, 1:], reference(row, network, 3))
 
@@ -31,8 +31,8 @@ def test_agent_by_agent_equals_the_dense_recursion(row, network):
 def test_recorder_keeps_the_agents_messages_and_forms_the_same_iterates_from_them(row, network):
     recorded, alone = (
         hg.run(
-            row.algorithm, Q.problem, network, iterations=K, x0=Q.x0, seed=SEED, transcript=True,
-            trials=[3], engine=engine,
+            row.algorithm, BY_HAND.problem, network, iterations=K, x0=Q.x0, seed=SEED,
+            transcript=True, trials=[3], engine=engine,
         )
         for engine in ("stacked", "agents")
     )  # fmt: skip
@@ -53,11 +53,13 @@ def in_pieces(monkeypatch, algorithm, network):
     """A run with whole vectors, and one in which two numbers are long already."""
 
     def run():
-        return cases.trajectory(algorithm, Q.problem, network, Q.x0, 20, seed=SEED, engine="agents")
+        return cases.trajectory(
+            algorithm, BY_HAND.problem, network, Q.x0, 20, seed=SEED, engine="agents"
+        )
 
     whole = run()
     assert Q.x0.shape[1] > 2
-    monkeypatch.setattr("hushgrad.agent.combination.PIECE", 2)
+    monkeypatch.setattr("hushgrad.agent.vectors.PIECE", 2)
     return whole, run()
 
 

@@ -129,15 +129,16 @@ def test_nan_data_and_negative_stepsizes_are_refused_at_construction():
 
 
 def test_one_agent_minimises_its_own_objective_but_asyn_dgm_refuses_it():
-    alone = cases.Quadratics(m=1)
+    alone = cases.Quadratics(m=1, by_hand=True)
     network = hg.Network(hg.graphs.complete(1))
     for kind in (hg.DGD, hg.EXTRA, hg.DIGing, hg.AB, hg.PushPull, hg.ADDOPT, hg.AugDGM):
         algorithm = kind(stepsize=hg.stepsizes.constant(0.3))
+        options = {"iterations": 500, "engine": "agents"}
         if kind is hg.DGD:
             with pytest.warns(RiskWarning):
-                result = hg.run(algorithm, alone.problem, network, iterations=500)
+                result = hg.run(algorithm, alone.problem, network, **options)
         else:
-            result = hg.run(algorithm, alone.problem, network, iterations=500)
+            result = hg.run(algorithm, alone.problem, network, **options)
         np.testing.assert_allclose(result.x[0, 0], alone.solution, atol=1e-10)
     with pytest.raises(AlgorithmError, match="one link per iteration"):
         hg.run(hg.AsynDGM(), alone.problem, network, iterations=5)
@@ -155,7 +156,7 @@ def test_one_agent_minimises_its_own_objective_but_asyn_dgm_refuses_it():
 )
 def test_risky_settings_warn_with_the_number_behind_the_warning(algorithm, text):
     with pytest.warns(RiskWarning, match=text):
-        run(algorithm)
+        run(algorithm, engine="agents")
 
 
 def test_square_warns_of_an_eigenvalue_near_minus_one_and_lazy_does_not(recwarn):
@@ -165,9 +166,9 @@ def test_square_warns_of_an_eigenvalue_near_minus_one_and_lazy_does_not(recwarn)
     q = cases.Quadratics(m=4)
     smallest = np.linalg.eigvalsh(W)[0]
     with pytest.warns(RiskWarning, match=rf"eigenvalue {smallest:.4f} of W near −1"):
-        hg.run(hg.PDGNDS(form="square"), q.problem, network, iterations=2)
+        hg.run(hg.PDGNDS(form="square"), q.problem, network, iterations=2, engine="agents")
     recwarn.clear()
-    hg.run(hg.PDGNDS(), q.problem, network, iterations=2)
+    hg.run(hg.PDGNDS(), q.problem, network, iterations=2, engine="agents")
     assert not recwarn.list
 
 
@@ -175,5 +176,5 @@ def test_the_papers_defaults_do_not_warn(recwarn):
     problem = hg.problems.estimation()
     network = hg.Network(hg.graphs.paper())
     for algorithm in (hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.DGD(), hg.DIGing()):
-        hg.run(algorithm, problem, network, iterations=2)
+        hg.run(algorithm, problem, network, iterations=2, engine="agents")
     assert not recwarn.list

@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "hushgrad":
-        "AB ADDOPT Agent Algorithm AsynDGM Audit AugDGM Comparison Curious DGD DIGing EXTRA "
+        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Curious DGD DIGing EXTRA "
         "Eavesdropper HushgradError Network PDGDS PDGNDS Problem PushPull Run algorithms audit "
-        "compare draws errors graphs load_run load_study masks network paper privacy problems run "
-        "simulate splits stepsizes studies witness",
+        "audit_repeated compare draws errors graphs guarantee load_run load_study masks network "
+        "paper privacy problems run simulate splits stepsizes studies theory witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM DGD DGDState DIGing EXTRA EXTRAState "
         "Kind Lazy PDGDS PDGDSState PDGNDS PDGNDSState Private Pull Push PushPull Square Stepping "
@@ -27,8 +27,8 @@ PACKAGES = {
         "Partner Processes RunConfig Standardise Status load_certificate load_config load_identity "
         "mint parse_config read_result read_samples write_config",
     "hushgrad.privacy":
-        "Adversary Attack Audit Coalition Curious Eavesdropper Estimate Evidence Finding Knowledge "
-        "Own Truth Witness attacks",
+        "Active Adversary Attack Audit Coalition Curious Eavesdropper Estimate Evidence Finding "
+        "Knowledge Own Truth Witness attacks",
     "hushgrad.privacy.attacks": "ALL Attack Estimate",
     "hushgrad.problems":
         "AgentData Group Problem dataset estimation estimation_from huber logistic rendezvous "
@@ -36,6 +36,10 @@ PACKAGES = {
     "hushgrad.simulate": "Channel Comparison Outcome Run RunRequest Traffic Transcript load_run",
     "hushgrad.studies":
         "Built Study SweepRow Table Unfinished load_study parse_study record",
+    "hushgrad.theory":
+        "Exposure Guarantee Ledger RowBound advantage check_revealed delta epsilon guarantee "
+        "huber_row logistic_row mean_row numbers_revealed resistances ridge_row share_revealed "
+        "tradeoff",
 }  # fmt: skip
 
 # Modules have no __all__: a user writes hg.graphs.ring, and the rest of the module is its own.
@@ -44,8 +48,8 @@ MODULES = {
     "hushgrad.errors":
         "AgentError AlgorithmError ConfigError DiameterError DivergedError GraphError "
         "HushgradError IdentityError InputError MaskError MissingExtra MixingError PeerLostError "
-        "PrivacyError ProblemError ReplayError RiskWarning StaleCopyError StateError StepsizeError "
-        "StudyError WireError",
+        "PrivacyError ProblemError ReplayError RiskWarning StageError StaleCopyError StateError "
+        "StepsizeError StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

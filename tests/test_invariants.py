@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hushgrad as hg
-from hushgrad.agent.rounds import open_round
 from hushgrad.agent.single import SingleAgent
-from hushgrad.exchange import Links, Square
+from hushgrad.agent.stepping import as_it_is
+from hushgrad.exchange import Links, Push, Square
 from hushgrad.simulate.in_memory import InMemoryNetwork, local_agents
 from support import cases, dense
 
@@ -37,10 +37,11 @@ SPLITS = st.sampled_from(
 
 def column(agent, matrix, vector):
     """The shares of `vector` that one agent sends and keeps, by receiver."""
-    from hushgrad.exchange import Push
 
-    terms = matrix @ vector
-    opened = open_round(agent, Push(terms))
+    def step():
+        yield Push(matrix @ vector)
+
+    opened = next(as_it_is(agent, step()))
     shares = {i: payload[0] for i, payload in opened.outbox.payloads.items()}
     return {agent.local.number: opened.own[0]} | shares
 

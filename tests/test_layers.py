@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from hushgrad.network import mint, write_config
 from support.house import files, inner_imports, layers, outer_imports, reachable, room, rooms
+from support.waiting import free_port
 
 PLACES = {
     name: (level, cell)
@@ -88,7 +88,8 @@ def loaded_after(code):
 
 
 @pytest.mark.parametrize(
-    "package", ["", ".algorithms", ".network", ".privacy", ".problems", ".simulate", ".studies"]
+    "package",
+    ["", ".algorithms", ".network", ".privacy", ".problems", ".simulate", ".studies", ".theory"],
 )
 def test_importing_a_public_package_loads_no_heavy_library(package):
     heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn", "rich", "typer"}
@@ -135,11 +136,6 @@ finally:
 """
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def write_pair(directory, algorithm):
     """Two agents of one run, each in a directory of its own."""
     homes, port = [directory / "north", directory / "south"], free_port()
@@ -158,7 +154,12 @@ def write_pair(directory, algorithm):
             "neighbour": [known | dialled],
             "partner": [known],
             "run": {"id": "watched", "n_agents": 2, "dim": DIM, "iterations": 12, "eta": 0.0},
-            "algorithm": {"name": algorithm, "stepsize": {"kind": "constant", "value": 0.2}},
+            "algorithm": {
+                "name": algorithm,
+                "design": "paper",  # stages need d × d numbers
+                "masks": {"kind": "zero_sum"},
+                "stepsize": {"kind": "constant", "value": 0.2},
+            },
         }
         write_config(home / "agent.toml", tables)
     return homes

@@ -217,7 +217,8 @@ def one_partner(problem: Any, sizes: Any, trial: int, i: int, rng: Any) -> tuple
     """The relative errors of the masked g_i(θ*) and H_i, and of the guessed H_i."""
     own = None if problem.n_trials is None else trial
     theta = np.atleast_2d(problem.solution())[trial]
-    c, Q = sizes.parts(sizes.share(rng.uniform(size=sizes.count)))
+    words = rng.integers(2**64, size=sizes.n_words, dtype=np.uint64)
+    c, Q = sizes.parts(sizes.share(words))
     g = problem.local_gradient(i, own)(theta)
     H = [hessian(problem.local_gradient(j, own), theta) for j in range(problem.n_agents)]
     others = np.mean([H[j] for j in range(problem.n_agents) if j != i], axis=0)

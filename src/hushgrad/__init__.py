@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         splits,
         stepsizes,
         studies,
+        theory,
     )
     from hushgrad.algorithms import (
         AB,
@@ -39,14 +40,16 @@ if TYPE_CHECKING:
     from hushgrad.errors import HushgradError
     from hushgrad.mixing import Network
     from hushgrad.network.deployed import Agent
-    from hushgrad.privacy.adversaries import Curious, Eavesdropper
+    from hushgrad.privacy.adversaries import Active, Curious, Eavesdropper
     from hushgrad.privacy.audit import audit
+    from hushgrad.privacy.repeated import audit_repeated
     from hushgrad.privacy.result import Audit
     from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
+    from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
 
@@ -57,6 +60,7 @@ __all__ = [
     "EXTRA",
     "PDGDS",
     "PDGNDS",
+    "Active",
     "Agent",
     "Algorithm",
     "AsynDGM",
@@ -73,10 +77,12 @@ __all__ = [
     "Run",
     "algorithms",
     "audit",
+    "audit_repeated",
     "compare",
     "draws",
     "errors",
     "graphs",
+    "guarantee",
     "load_run",
     "load_study",
     "masks",
@@ -89,6 +95,7 @@ __all__ = [
     "splits",
     "stepsizes",
     "studies",
+    "theory",
     "witness",
 ]
 
@@ -96,18 +103,20 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "": "algorithms draws errors graphs masks network paper privacy problems simulate splits "
-        "stepsizes studies",
+        "stepsizes studies theory",
         "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM DGD DIGing EXTRA PDGDS PDGNDS PushPull",
         "errors": "HushgradError",
         "mixing": "Network",
         "network.deployed": "Agent",
-        "privacy.adversaries": "Curious Eavesdropper",
+        "privacy.adversaries": "Active Curious Eavesdropper",
         "privacy.audit": "audit",
+        "privacy.repeated": "audit_repeated",
         "privacy.result": "Audit",
         "privacy.witness": "witness",
         "problems": "Problem",
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
         "studies": "load_study",
+        "theory.promise": "guarantee",
     },
 )

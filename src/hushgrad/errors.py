@@ -21,6 +21,7 @@
             ├── StaleCopyError                  a state that is older than the peers' messages
             ├── MaskError                       masks that do not cancel
             ├── DiameterError                   agents that would not stop together
+            ├── StageError                      agents that would begin a stage at two points
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
@@ -115,6 +116,10 @@ class MaskError(AgentError):
 
 class DiameterError(AgentError):
     """Two agents are farther apart than the given diameter, so they would not stop together."""
+
+
+class StageError(AgentError):
+    """Two different vectors claim to be the start of one stage."""
 
 
 class PeerLostError(AgentError):

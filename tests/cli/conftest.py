@@ -1,7 +1,6 @@
 """Two organisations with an agent each, as their files lie on disk."""
 
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,13 +10,10 @@ import pytest
 
 from hushgrad.network.config.file import write_config
 from hushgrad.network.keys.identity import mint
+from support.forked_agent import Forked
+from support.waiting import free_port
 
 POSITIONS = {"ann": [0.0, 4.0], "bob": [2.0, 0.0]}  # they meet at (1, 2)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 @dataclass
@@ -31,6 +27,10 @@ class Process:
         out, err = self.popen.communicate(timeout=timeout)
         return self.popen.returncode, out, err
 
+    @property
+    def is_running(self):
+        return self.popen.returncode is None
+
     def signal(self, number):
         self.popen.send_signal(number)
 
@@ -43,10 +43,10 @@ class Pair:
     files: dict[str, Path]
     metrics: int
     listen: int
-    started: list[Process] = field(default_factory=list)
+    started: list[Process | Forked] = field(default_factory=list)
 
     def start(self, *arguments, code="from hushgrad.__main__ import main; main()"):
-        """Start `hushgrad …` and go on."""
+        """Start `hushgrad …` as a user does, and go on."""
         popen = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -55,7 +55,9 @@ class Pair:
         return self.started[-1]
 
     def agent(self, name, *options):
-        return self.start("agent", self.files[name], *options)
+        """Start an agent quickly, and go on."""
+        self.started.append(Forked.start(self.directory, "agent", self.files[name], *options))
+        return self.started[-1]
 
     def tables(self, name, **run):
         """The tables of one agent's file."""
@@ -93,6 +95,6 @@ def pair(tmp_path):
         made.write(name, made.tables(name))
     yield made
     for process in made.started:
-        if process.popen.returncode is None:
+        if process.is_running:
             process.signal(signal.SIGKILL)
             process.end()

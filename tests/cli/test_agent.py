@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -19,22 +18,12 @@ from hushgrad.network.deployed import Agent
 from hushgrad.network.ops.command import StatusLine, plain_options
 from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.position import read_position
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.02)
+from support.waiting import free_port, wait_for
 
 
 def test_two_processes_meet_in_the_middle_and_say_so(pair):
-    ann, bob = pair.agent("ann"), pair.agent("bob", "--format", "json")
+    ann = pair.start("agent", pair.files["ann"])
+    bob = pair.start("agent", pair.files["bob"], "--format", "json")
     code, out, err = ann.end()
     assert code == 0, err
     assert out.startswith("done\n60 iterations, 60 rounds, ")
@@ -74,8 +63,8 @@ def test_an_agent_with_a_numpy_objective_stays_under_80_mb_and_loads_nothing_hea
 
 def test_a_closed_pipe_and_a_poor_terminal_lose_no_result(pair, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    ann = pair.agent("ann")
-    bob = pair.agent("bob", "--format", "json")
+    ann = pair.start("agent", pair.files["ann"])
+    bob = pair.start("agent", pair.files["bob"], "--format", "json")
     bob.popen.stdout.close()
     bob.popen.stdout = None
     code, out, err = ann.end()
@@ -103,7 +92,8 @@ def test_so_does_one_with_long_vectors_that_was_killed_and_goes_on(pair):
         (pair.directory / name / "long.py").write_text(LONG)
         tables = pair.tables(name, dim=dim, iterations=rounds)
         tables["objective"] = {"function": "long.py:gradient"}
-        tables["algorithm"]["name"] = "PDGNDS"
+        masked = {"name": "PDGNDS", "design": "paper", "masks": {"kind": "zero_sum"}}
+        tables["algorithm"] |= masked  # stages need d × d numbers
         (other,) = tables["neighbour"]
         tables["partner"] = [{key: other[key] for key in ("name", "number")}]
         pair.write(name, tables)

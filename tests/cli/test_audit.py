@@ -1,6 +1,7 @@
 """`hushgrad audit`: the same findings as hg.audit, as a table, as JSON and as a page."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -52,11 +53,11 @@ def test_the_table_has_the_methods_the_agents_and_who_exposes_them(study):
 
 
 def test_json_is_one_document_with_the_findings_of_the_library(study):
-    said = document(study)
+    said = document(study, "--iterations", 60)
     built = load_study(study).build()
     for stored, (label, algorithm) in zip(said["audits"], built.algorithms.items(), strict=True):
         run = hg.run(
-            algorithm, built.problem, built.network, label=label, iterations=300, engine="agents"
+            algorithm, built.problem, built.network, label=label, iterations=60, engine="agents"
         )
         assert Audit.from_json(json.dumps(stored)) == hg.audit(run)
     assert said["study"] == str(study)
@@ -86,9 +87,8 @@ def test_out_writes_the_page_and_the_json(study, tmp_path):
 
 
 def test_compare_puts_the_designs_side_by_side(study):
-    audits = {
-        a["label"]: a for a in document(study, "--compare", "--adversary", "eavesdropper")["audits"]
-    }
+    options = ("--compare", "--adversary", "eavesdropper", "--agent", 0, "--agent", 2)
+    audits = {a["label"]: a for a in document(study, *options)["audits"]}
     assert list(audits) == [
         "paper", "constant splits", "isotropic splits", "bursts", "linear masks",
         "linear and quadratic masks", "recommended",
@@ -100,11 +100,22 @@ def test_compare_puts_the_designs_side_by_side(study):
         assert not any("exposed" in verdict for verdict in worst[label]), label
     assert all(a["accuracy"] < 1e-3 for a in audits.values())
     table = call(study, "--compare", "--quiet", "--iterations", 60).stdout
-    assert table.count("of 5 exposed") == 7 * 3
+    assert len(re.findall(r"of 5 (?:direction )?exposed", table)) >= 7 * 3
+
+
+def test_repeats_attack_several_runs_together(tmp_path):
+    ring = {"graph": "ring", "n_agents": 5}
+    text = study_text({"PDGNDS": 0.1}, network=ring, iterations=60, engine="agents")
+    path = written(tmp_path, text)
+    (audit,) = document(path, "--repeats", 3, "--adversary", "eavesdropper")["audits"]
+    assert audit["label"] == "PDG-NDS, 3 runs"
+    assert audit["seed"] == 2
+    assert all("average of runs" in {*f["tried"], *f["refused"]} for f in audit["findings"])
+    assert "3 runs" in call(path, "--repeats", 3, "--adversary", "eavesdropper").stdout
 
 
 def test_a_design_that_diverges_is_left_out_and_only_if_all_do_it_is_an_error(tmp_path):
-    first, second = STUDY.replace("iterations = 300", "iterations = 900").split('name = "EXTRA"')
+    first, second = STUDY.split('name = "EXTRA"')
     wild = second.replace("value = 0.1", "value = 50")
     path = written(tmp_path, f'{first}name = "EXTRA"{wild}')
     result = call(path, "--adversary", "eavesdropper")

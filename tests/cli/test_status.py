@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +9,7 @@ from typer.testing import CliRunner
 from hushgrad.cli import app
 from hushgrad.errors import StateError
 from hushgrad.network.state.position import read_position
+from support.waiting import wait_for
 
 
 def asked(*arguments, code=0):
@@ -22,14 +22,6 @@ def shown(*arguments):
     result = CliRunner().invoke(app, ["status", *map(str, arguments)])
     assert result.exit_code == 0, result.output
     return {line[:14].strip(): line[14:].strip() for line in result.stdout.splitlines()}
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not (met := condition()):
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.05)
-    return met
 
 
 def test_an_agent_that_was_never_started_says_so(pair):

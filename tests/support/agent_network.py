@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 
@@ -19,6 +20,11 @@ UNUSED = ObjectiveSpec(kind="rendezvous", n_agents=1, position=(0.0,))  # gradie
 
 def name(j):
     return f"agent-{j}"
+
+
+def run_id(directory):
+    """An id for every directory: agents refuse an id that their keys have used before."""
+    return f"test-{sha256(str(directory).encode()).hexdigest()[:12]}"
 
 
 def free_ports(n):
@@ -51,7 +57,7 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
         two = graph.two_hop()
         far = set(zip(two.senders.tolist(), two.receivers.tolist(), strict=True)) - arcs
     given = RunConfig(
-        id=run.pop("id", "test"),
+        id=run.pop("id", run_id(directory)),
         algorithm=algorithm,
         iterations=iterations,
         dim=dim,
@@ -108,12 +114,16 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
     ]
 
 
-def agents(configs, gradients, *, tls=True):
+def agents(configs, gradients, *, hessians=None, tls=True):
+    """Agents with these gradients; if they have Hessians, their objectives are quadratic."""
     everyone = {}
     return [
-        Agent(c, gradient=g, transport=None if tls else InMemoryTransport(c.name, everyone))
-        for c, g in zip(configs, gradients, strict=True)
-    ]
+        Agent(
+            c, gradient=g, hessian=H, quadratic=H is not None,
+            transport=None if tls else InMemoryTransport(c.name, everyone),
+        )
+        for c, g, H in zip(configs, gradients, hessians or [None] * len(configs), strict=True)
+    ]  # fmt: skip
 
 
 async def ends(agents, timeout=60):

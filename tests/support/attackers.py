@@ -12,8 +12,9 @@ from hushgrad.network.keys.identity import client_context, load_certificate, loa
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser
 from hushgrad.network.protocol.hello import decode_reject
+from hushgrad.network.wiring import session_of
 
-ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10)
+ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10, n_announcements=100, has_stages=True)
 
 
 class Proxy:
@@ -102,7 +103,7 @@ class Rogue:
 
     def hello(self, **changes):
         """Send the HELLO of the honest agent at its start, with these changes."""
-        session, _ = Agent(self.config)._session()
+        session, _ = session_of(Agent(self.config).config, 0)
         honest = session.hello(session.peers[self.victim.number])
         self.send(FrameKind.HELLO, json.dumps(asdict(honest) | changes).encode())
 

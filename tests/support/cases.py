@@ -22,6 +22,17 @@ def directed():
     return hg.Network(hg.graphs.from_edges(DIRECTED, is_directed=True))
 
 
+def circulating():
+    """The undirected graph with more weight one way round its outer ring than the other: W is
+    doubly stochastic, degrees are uneven, and a transposed W or W² shows.
+    """
+    W = undirected().matrix()
+    for j in range(6):
+        W[(j + 1) % 6, j] += 0.1
+        W[j, (j + 1) % 6] -= 0.1
+    return hg.Network(hg.graphs.from_edges(UNDIRECTED), mixing=W)
+
+
 def nonsymmetric():
     """A ring whose W is doubly stochastic and not symmetric: a transposed W or W² shows."""
     P = np.roll(np.eye(M), 1, axis=0)
@@ -47,6 +58,7 @@ class Quadratics:
             self.loss, {"A": self.A, "z": self.z}, dim=d,
             gradient=self.gradient if by_hand else None,
             solution=self.solution if by_hand else None, smoothness=1.0 if by_hand else None,
+            quadratic=True,
         )  # fmt: skip
 
     def loss(self, theta, data):

@@ -6,10 +6,16 @@ from hushgrad.agent.weights import Ends, Row
 from hushgrad.files.digest import digest
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.announcements import (
+    Announcement,
+    Announcements,
+    encode_announcements,
+)
 from hushgrad.network.protocol.frames import FrameKind, encode_data
 from hushgrad.network.protocol.hello import encode_reject, encode_row
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
+from hushgrad.network.protocol.stages import Starts
 from hushgrad.network.transport.connection import Connection
 from hushgrad.network.transport.hub import Hub
 
@@ -17,7 +23,11 @@ DIM, STOP = 3, 8
 NUMBER, PEER = 0, 1
 PUBLIC = {"run": "alone", "algorithm": "DIGing()", "dim": "3"}
 ROUND = 5  # the present round of the agent and of its peer
+ANNOUNCED = [Announcement(j, 0, bytes([j]) * 32, bytes(32), bytes(64)) for j in (1, 2)]
 GOSSIP = [(0, 1, bytes(16)), (1, 2, bytes(16)), (1, 1, bytes(16)), (2, 2, b"\1" + bytes(15))]
+
+
+START = np.arange(DIM) + 0.5  # of stage 1; this agent is the one that decides on it
 
 
 def message(round_):
@@ -52,6 +62,8 @@ def honest_frames():
         FrameKind.FIN: wire.encode(FrameKind.FIN, round_=ROUND + 1),
         FrameKind.REJECT: wire.encode(FrameKind.REJECT, encode_reject("order", "because")),
         FrameKind.GOSSIP: wire.encode(FrameKind.GOSSIP, encode_entries(GOSSIP)),
+        FrameKind.ANNOUNCE: wire.encode(FrameKind.ANNOUNCE, encode_announcements(ANNOUNCED)),
+        FrameKind.STAGE: wire.encode(FrameKind.STAGE, START.tobytes(), round_=1),
     }
 
 
@@ -83,10 +95,14 @@ class EveryoneIsPeer:
 
 def hub_alone():
     """The agent's hub; needs a running event loop."""
+    mask_tokens = MaskTokens(3, lambda j: ((j + 1) % 3, (j - 1) % 3))
+    mask_tokens.add({(0, 1): bytes(16)})
+    starts = Starts(NUMBER, DIM, 2)
+    starts.add(1, START)
     return Hub(
         session_of(NUMBER, "peer"), EveryoneIsPeer(), dialled=(), heartbeat=1.0, max_wait=1.0,
         dim=DIM, n_agents=3, diameter=2, stop_bytes=STOP, stats=Stats(),
-        mask_tokens=MaskTokens({(0, 1): bytes(16)}, 3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
+        mask_tokens=mask_tokens, announcements=Announcements(3), starts=starts,
     )  # fmt: skip
 
 

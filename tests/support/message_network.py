@@ -42,7 +42,7 @@ class Node:
             durability=durability,
         )  # fmt: skip
         local = replace(local, gradient=gradient, draws=draws)
-        steps = JournaledMachine(run.algorithm, local, x0)
+        steps = JournaledMachine(run.algorithm, lambda _: local, x0)
         self.rounds = Rounds(run, steps, Stopping(None), self.state, near, Stats())
         peers = {i: Peer(i, str(i), "both", False) for i in near}
         me = SelfDescription(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))

@@ -19,6 +19,7 @@ from hushgrad.network.keys.identity import mint
 from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.journal import StateDirectory
 from support import recorded_agent
+from support.agent_network import run_id
 
 # processes are forked from one that has imported everything, so a start costs milliseconds
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process that forks must have no threads
@@ -40,6 +41,8 @@ def gradient(theta):
     if Path({hold!r}).exists():
         time.sleep({pace})
     return H @ (theta - c) + {noise} * np.random.default_rng().normal(size={dim})
+def hessian(theta):
+    return H
 """
 
 
@@ -87,6 +90,10 @@ class ProcessNetwork:
     directory: Path
     n_agents: int
     processes: dict = field(default_factory=dict)  # the last of each agent
+    id: str = ""
+
+    def __post_init__(self):
+        self.id = self.id or run_id(self.directory)
 
     def file(self, j):
         return self.directory / name(j) / "agent.toml"
@@ -205,7 +212,11 @@ def write_network(
                 "max_wait": 30.0,
             }
             | {key: value for key, value in options.items() if key not in of_run},
-            "objective": {"function": "objective.py:gradient"},
+            "objective": {
+                "function": "objective.py:gradient",
+                "hessian": "objective.py:hessian",
+                "quadratic": True,
+            },
             "neighbour": [
                 {
                     "name": name(i),
@@ -219,7 +230,7 @@ def write_network(
                 for i in set(edge) - {j}
             ],
             "partner": _partners(algorithm, j, n, keys),
-            "run": {"id": "chaos", "n_agents": n, "dim": dim, "iterations": iterations}
+            "run": {"id": network.id, "n_agents": n, "dim": dim, "iterations": iterations}
             | {key: value for key, value in options.items() if key in of_run},
             "algorithm": algorithm,
         }
@@ -229,7 +240,8 @@ def write_network(
 
 def _partners(algorithm, j, n, keys):
     """The mask partners of agent j; the recommended design has masks unless told otherwise."""
-    if not algorithm["name"].startswith("PDG") or algorithm.get("design") == "paper":
+    is_paper = algorithm.get("design") == "paper" and "masks" not in algorithm
+    if not algorithm["name"].startswith("PDG") or is_paper:
         return []
     return [
         {"name": name(i), "number": i, "certificate": str(keys / f"{name(i)}.crt")}
@@ -240,9 +252,9 @@ def _partners(algorithm, j, n, keys):
 def twin(network, directory):
     """The same network in another directory, with the same secrets; before the first start."""
     for j in range(network.n_agents):
-        StateDirectory(network.state(j), run="chaos", agent=name(j)).close()
+        StateDirectory(network.state(j), run=network.id, agent=name(j)).close()
     shutil.copytree(network.directory, directory)
-    other = ProcessNetwork(directory, network.n_agents)
+    other = ProcessNetwork(directory, network.n_agents, id=network.id)
     for j in range(network.n_agents):
         text = network.file(j).read_text()
         other.file(j).write_text(text.replace(str(network.directory), str(directory)))

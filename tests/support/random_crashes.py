@@ -27,15 +27,20 @@ class Life:
         self.calls = [0] * M
         self.at = {}  # (agent, number of a gradient) → a function to call there
 
-    def gradient(self, j):
+    def parts(self, j):
+        """H_j and c_j of ∇f_j(θ) = H_j (θ − c_j)."""
         rng = np.random.default_rng([3, j])
         A, c = rng.normal(size=(DIM + 2, DIM)), rng.normal(size=DIM)
+        return A.T @ A / (2 * DIM), c
+
+    def gradient(self, j):
+        H, c = self.parts(j)
 
         def gradient(theta):
             self.calls[j] += 1
             if act := self.at.get((j, self.calls[j])):
                 self.loop.call_soon_threadsafe(act)
-            return A.T @ A @ (theta - c) / (2 * DIM)
+            return H @ (theta - c)
 
         return gradient
 
@@ -46,8 +51,9 @@ class Life:
         """
         self.loop = asyncio.get_running_loop()
         self.agents = agent_network.agents(
-            self.configs, [self.gradient(j) for j in range(M)], tls=self._tls
-        )
+            self.configs, [self.gradient(j) for j in range(M)], tls=self._tls,
+            hessians=[lambda _, j=j: self.parts(j)[0] for j in range(M)],
+        )  # fmt: skip
 
         def note(agent):
             k, x = agent.stats.iteration, agent.x.tobytes()

@@ -35,7 +35,15 @@ def _toml(key, value):
 
 
 def start_study(path, *options, **environment):
-    """`hushgrad run path --engine processes` in a process of its own."""
+    """`hushgrad run path --engine processes` in a process of its own.
+
+    It reads and keeps compiled programs where this process does.
+    """
+    import jax
+
+    if kept := jax.config.jax_compilation_cache_dir:
+        environment |= {"JAX_COMPILATION_CACHE_DIR": kept}
+        environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05"}
     return subprocess.Popen(
         [sys.executable, "-m", "hushgrad", "run", str(path), "--engine", "processes",
          *map(str, options)],

@@ -33,6 +33,8 @@ hushgrad audit study.toml --adversary 2,3 --format json
 
 hushgrad audit study.toml --compare --out results
 
+hushgrad audit study.toml --repeats 10
+
 Exit code 0 says that the audit was done, not that nothing was found.
 """
 
@@ -58,6 +60,15 @@ def audit(
             "--compare", help="Put the designs of PDG-DS and PDG-NDS side by side instead."
         ),
     ] = False,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run each algorithm with N seeds, one after the other, and attack the N runs "
+            "together.",
+        ),
+    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +88,9 @@ def audit(
         chosen = _single(options.load(study), study).with_run(
             iterations=options.iterations, trials=1, seed=options.seed
         )
-        audits = list(_audits(chosen, who, agent, compare=compare, quiet=options.quiet))
+        audits = list(
+            _audits(chosen, who, agent, compare=compare, repeats=repeats, quiet=options.quiet)
+        )
     files = [] if out is None else _write(audits, out, name)
     if options.output is Format.JSON:
         print_json(
@@ -125,10 +138,12 @@ def _audits(
     agents: Sequence[int] | None,
     *,
     compare: bool,
+    repeats: int,
     quiet: bool,
 ) -> Iterator[Audit]:
     """One audit for each algorithm, or design, that stays finite."""
     from hushgrad.privacy.audit import audit as audit_run
+    from hushgrad.privacy.repeated import audit_repeated
     from hushgrad.simulate.run import run
 
     built = study.build()
@@ -137,9 +152,18 @@ def _audits(
     diverged: list[str] = []
     algorithms = _designs(built, study.name) if compare else built.algorithms
     for label, algorithm in algorithms.items():
-        done = run(algorithm, built.problem, built.network, label=label, **options)
+        seeds = [options.get("seed", 0) + n for n in range(repeats)]
+        runs = [
+            run(algorithm, built.problem, built.network, label=label, **options | {"seed": seed})
+            for seed in seeds
+        ]
         try:
-            yield audit_run(done, who, agents=agents, coalitions=not compare, progress=progress)
+            if repeats > 1:
+                yield audit_repeated(runs, who, agents=agents, progress=progress)
+            else:
+                yield audit_run(
+                    runs[0], who, agents=agents, coalitions=not compare, progress=progress
+                )
         except DivergedError as error:
             diverged.append(str(error))
             if not quiet:
@@ -195,7 +219,9 @@ def _print(audits: Sequence[Audit], title: str, *, with_agents: bool) -> None:
     for a in audits if with_agents else ():
         out.print(_table(a.label, HEADINGS, rows(a), out.width))
         smallest = [[str(c.agent), str(c)] for c in a.coalitions]
-        out.print(_table("", ["agent", "smallest coalition that exposes it"], smallest, out.width))
+        if smallest:
+            heads = ["agent", "smallest coalition that exposes it"]
+            out.print(_table("", heads, smallest, out.width))
 
 
 def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> Any:
@@ -218,6 +244,7 @@ def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], wid
 
 def _broken(cell: str) -> str:
     """The cell in two lines, where its words allow that."""
+    cell = cell.replace(" (no attack", "\n(no attack")
     for a, b in ((" (guess", "\n(guess"), (" exposed, ", " exposed,\n"), ("agents ", "agents\n")):
         cell = cell.replace(a, b)
     return re.sub(r" (\(\d+ attacks?) tried\)", r"\n\1 tried)", cell)
