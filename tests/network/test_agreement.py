@@ -56,8 +56,8 @@ def masks(monkeypatch):
     """{agent: every mask that it has made}."""
     made = {}
 
-    def mask_of(config, shares, stage=0, scale=None, original=masking.mask_of):
-        mask = original(config, shares, stage, scale)
+    def mask_of(config, *arguments, original=masking.mask_of):
+        mask = original(config, *arguments)
         made.setdefault(config.number, []).append(mask)
         return mask
 

@@ -3,13 +3,14 @@
 The polynomial hash of GCM under a key that everyone knows finds every accident at a twentieth of
 SHA-256's cost. It is no commitment: anyone can make two messages with one digest on purpose. In a
 journal nobody wants to, and a peer would gain nothing by it, since the second message is not used.
-BLAKE2 is quicker for few bytes. The journal and the protocol of the network side use both.
+BLAKE2 is quicker for few bytes. The journal and the protocol of the network side use both. Where
+somebody would gain by two contents with one digest, `commitment` serves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ def joint_digest(*pieces: Any) -> bytes:
             cipher.authenticate_additional_data(whole[place : place + _MOST])
     cipher.finalize()
     return cipher.tag
+
+
+def commitment(data: bytes) -> str:
+    """64 hexadecimal digits; nobody can make two contents that have the same."""
+    return sha256(data).hexdigest()
 
 
 def content_digest(parts: Sequence[Any]) -> str:

@@ -71,8 +71,12 @@ class Stages:
         """The statistic of this agent's objective: the only place that evaluates it in a stage."""
         assert isinstance(self.config.run.algorithm, Private)
         curve = self._objective.curvature(self.config.run.algorithm.curvature)
-        before = self.begun[stage - 1].start if stage else None
+        before = self._before(stage)
         return statistic(self._objective.gradient, curve, start, before)
+
+    def _before(self, stage: int) -> Vector | None:
+        """The start of the stage before."""
+        return self.begun[stage - 1].start if stage else None
 
     def exponent(self, own: Statistic, start: Vector) -> int:
         """The e of the power of two 2^e that covers q_i, the gradient at the start, and 1/λ."""
@@ -97,8 +101,12 @@ class Stages:
             if agreement.lacks_key:
                 raise _no_key(config)
             own = self.statistic(stage, start) if own is None else own
+            before = self._before(stage)
+            starts = () if before is None else (before, start)
             try:
-                masked = masked_statistic(config, agreement.shares, own, stage, agreement.scale)
+                masked = masked_statistic(
+                    config, agreement.shares, own, stage, agreement.scale, starts
+                )
             except AlgorithmError as error:
                 raise AgentError(f"the masks of stage {stage}: {error}") from error
             begun = Begun(stage, start, masked)

@@ -67,9 +67,11 @@ def shares(keys, *, seed=0, change=lambda c: c, **run):
     ]
 
 
-def masks(keys, *, seed=0, stage=0, change=lambda c: c, **run):
+def masks(keys, *, seed=0, stage=0, starts=lambda j: (), change=lambda c: c, **run):
     made = shares(keys, seed=seed, change=change, **run)
-    return [mask_of(change(config(keys, j, **run)), made[j], stage) for j in range(M)]
+    return [
+        mask_of(change(config(keys, j, **run)), made[j], stage, starts=starts(j)) for j in range(M)
+    ]
 
 
 def test_masks_are_large_and_add_up_to_zero(keys):
@@ -99,13 +101,41 @@ def test_a_mask_is_the_same_at_every_start(keys):
         {"iterations": 2},
         {"seed": 1},  # other nonces and keys of the run
         {"stage": 1},
+        {"starts": lambda _: (np.zeros(D), np.ones(D))},
     ],
-    ids=["id", "configuration", "nonces", "stage"],
+    ids=["id", "configuration", "nonces", "stage", "starts"],
 )
 def test_another_run_another_share(keys, other):
     for first, second in zip(masks(keys), masks(keys, **other), strict=True):
         assert np.abs(first.c - second.c).min() > 0
         assert np.abs(first.Q - second.Q).min() > 0
+
+
+@pytest.mark.parametrize("differs", [0, 1], ids=["the stage before", "the stage"])
+def test_an_agent_that_was_told_another_start_has_masks_that_do_not_cancel(keys, differs):
+    """Otherwise the sum of the statistics would tell this one agent's at the other start."""
+    agreed = (np.zeros(D), np.linspace(0.0, 1.0, D))
+    other = list(agreed)
+    other[differs] = np.nextafter(agreed[differs], 2.0)
+    for starts, cancel in (
+        (lambda _: agreed, True),
+        (lambda j: other if j == 3 else agreed, False),
+    ):
+        made = masks(keys, stage=2, starts=starts)
+        rest = np.abs(sum(mask.c for mask in made)), np.abs(sum(mask.Q for mask in made))
+        assert all(not part.any() if cancel else part.min() > 0 for part in rest)
+
+
+def test_a_fixed_curvature_keeps_its_mask_and_no_start_changes_it(keys):
+    fixed = replace(ALGORITHM, curvature="fixed", stages=3)
+    first, second = (
+        masks(keys, algorithm=fixed, stage=s, starts=lambda _, s=s: (s * np.ones(D),) * 2)
+        for s in (0, 1)
+    )
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one.Q, other.Q)
+        assert np.abs(one.c - other.c).min() > 0
+    assert not sum(mask.Q for mask in second).any()
 
 
 def test_the_nonce_and_the_key_of_the_run_matter_each(keys):

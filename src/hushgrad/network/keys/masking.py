@@ -8,7 +8,7 @@ partners (agreement.py) makes the mask tokens here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.stages import Statistic
+from hushgrad.agent.vectors import Vector
 from hushgrad.algorithms.base import Private
 from hushgrad.draws import Stream, pair_keys, pair_words, trial_keys
 from hushgrad.errors import MaskError, StateError
 from hushgrad.files.atomic import replace_file
+from hushgrad.files.digest import commitment
 from hushgrad.masks import Mask, PairWords, Sizes, ZeroSum
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.pairing import Pairing
@@ -38,11 +40,10 @@ class Shares:
     number: int
     secrets: Mapping[int, bytes]  # by partner
 
-    def words(self, stage: int = 0) -> Callable[[int], PairWords]:
-        """Partner → the words of their share in a stage."""
+    def words(self, purpose: str) -> Callable[[int], PairWords]:
+        """Partner → the words of their share for one purpose."""
 
         def of(number: int) -> PairWords:
-            purpose = f"mask of stage {stage}"
             key = derive(self.secrets[number], purpose=purpose, run=self.run)
             return lambda n: _first(n, key)
 
@@ -70,9 +71,18 @@ def pairing_of(config: AgentConfig) -> Pairing | None:
 
 
 def mask_of(
-    config: AgentConfig, shares: Shares | None, stage: int = 0, scale: float | None = None
+    config: AgentConfig,
+    shares: Shares | None,
+    stage: int = 0,
+    scale: float | None = None,
+    starts: Sequence[Vector] = (),
 ) -> Mask | None:
     """This agent's part of the zero-sum mask of a stage; None if the run has no masks.
+
+    starts    the points on which the statistic of the stage depends, apart from x⁰
+
+    Partners whose starts differ have different shares. So an agent that tells two agents different
+    starts learns no sum of their statistics: the masks do not cancel, and the run is spoilt.
 
     With a fixed curvature H_i is the same in all stages, and so is its mask.
     """
@@ -81,23 +91,33 @@ def mask_of(
         return None
     masking, sizes = masks
 
-    def of(stage: int) -> Mask:
+    def of(stage: int, purpose: str) -> Mask:
         if run.seed is not None:
             words = _seeded(run.seed, config.number, stage)
         else:
             assert shares is not None
-            words = shares.words(stage)
+            words = shares.words(purpose)
         return masking.mask(config.number, sizes, n_agents=run.n_agents, pair_words=words)
 
+    mask = of(stage, f"mask of stage {stage}, {_commitment(starts)}")
     is_fixed = getattr(run.algorithm, "curvature", "newton") == "fixed"
-    return replace(of(stage), Q=of(0).Q) if stage and is_fixed else of(stage)
+    return replace(mask, Q=of(0, "mask of the fixed curvature").Q) if is_fixed else mask
+
+
+def _commitment(starts: Sequence[Vector]) -> str:
+    return commitment(b"".join([np.asarray(start, "<f8").tobytes() for start in starts]))
 
 
 def masked_statistic(
-    config: AgentConfig, shares: Shares | None, own: Statistic, stage: int, scale: float | None
+    config: AgentConfig,
+    shares: Shares | None,
+    own: Statistic,
+    stage: int,
+    scale: float | None,
+    starts: Sequence[Vector],
 ) -> Statistic:
-    """The statistic with which this agent computes in a stage."""
-    mask, masks = mask_of(config, shares, stage, scale), _masks(config.run, scale)
+    """The statistic with which this agent computes in a stage; `starts` as in `mask_of`."""
+    mask, masks = mask_of(config, shares, stage, scale, starts), _masks(config.run, scale)
     if mask is None or masks is None:
         return own
     return Statistic(*mask.statistic(own.H, own.q, masks[1]))

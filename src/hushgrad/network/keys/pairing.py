@@ -2,7 +2,7 @@
 
     secret_ij  = HKDF(X25519 of the certificates' keys, X25519 of the keys of this run;
                       configuration, id of the run, nonces of both)
-    share key  = HKDF(secret_ij; stage)
+    share key  = HKDF(secret_ij; stage, starts of this stage and of the one before)
 
 The keys of the run and the nonces come from the state directories of both agents (state/journal.py)
 and travel in signed announcements (protocol/announcements.py). So two runs have different shares,
