@@ -122,6 +122,14 @@ class StageError(AgentError):
     """Two different vectors claim to be the start of one stage."""
 
 
+class JumpError(AgentError):
+    """A neighbour's messages jumped more often than `max_jumps` allows."""
+
+    def __init__(self, fact: str, way_out: str):
+        super().__init__(f"{fact}. {way_out}")
+        self.fact = fact  # for the neighbours, whom the way out does not concern
+
+
 class PeerLostError(AgentError):
     """A neighbour was absent for longer than `max_wait`."""
 
