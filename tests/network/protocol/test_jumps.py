@@ -7,7 +7,7 @@ import hushgrad as hg
 from hushgrad.network.protocol import jumps
 from hushgrad.network.protocol.jumps import FACTOR, FLOOR, FORGETS, MOST, WARM_UP, JumpWatch
 from support import conformance
-from support.watched import watched_run
+from support.watched import random_setting, watched_run
 
 LATE = 300  # an iteration after the warm-up
 
@@ -48,6 +48,7 @@ def test_the_rule_is_the_documented_one():
     assert course(walk) == expected
 
 
+@pytest.mark.filterwarnings("ignore:overflow")  # as in the sum of such messages
 def test_a_perturbation_and_its_withdrawal_are_both_found():
     messages = approaching()
     assert course(messages) == []
@@ -138,3 +139,31 @@ def test_in_a_run_in_stages_only_the_active_neighbour_is_found(strict):
     first = min(k for k, *_ in found)
     assert first == 650
     assert {(j, i) for k, j, i, _ in found if k == first} == {(2, 1), (2, 3)}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+def test_no_message_of_240_random_honest_runs_comes_near_the_bound(monkeypatch):
+    """All algorithms and splits; quadratic, logistic and Huber; also runs that diverge at first."""
+    monkeypatch.setattr(jumps, "FACTOR", FACTOR / 4)
+    for seed in range(240):
+        algorithm, problem, network = random_setting(seed)
+        _, found = watched_run(algorithm, problem, network, iterations=500, seed=seed)
+        assert found == [], seed
+
+
+@pytest.mark.slow
+def test_late_in_a_run_a_perturbation_of_a_billionth_is_found():
+    """Iteration 2900 of 3000: messages of the size 0.24 change by 1e-12."""
+    algorithm, problem, network = staged_logistic()
+    seen = {}
+    for size in (1e-12, 1e-9, 1e-6):
+        active = hg.Active({2}, size=size, at=[2900])
+        run, found = watched_run(
+            algorithm, problem, network, iterations=3000, seed=2, inner=active.tamper
+        )
+        seen[size] = {(k, sender) for k, sender, *_ in found if k < 2902}
+        assert run.error[0, -1] < 1e-6
+    assert seen[1e-12] == set()
+    assert {(2900, 2), (2901, 2)} <= seen[1e-9]
+    assert {(2900, 2), (2901, 2)} <= seen[1e-6]

@@ -69,11 +69,10 @@ class JumpWatch:
         self._turn = self._turn + 1 if (stage, k) == (self._stage, self._k) else 0
         self._stage, self._k = stage, k
         jumps: list[Jump] = []
-        with np.errstate(over="ignore"):
-            for sender, payload in came.items():
-                for e, vector in enumerate(payload):
-                    if vector is not None:
-                        self._take(sender, e, vector, jumps)
+        for sender, payload in came.items():
+            for e, vector in enumerate(payload):
+                if vector is not None:
+                    self._take(sender, e, vector, jumps)
         return jumps
 
     def _take(self, sender: int, e: int, vector: Vector, jumps: list[Jump]) -> None:
@@ -85,7 +84,7 @@ class JumpWatch:
             self._courses[key] = _Course(vector.copy(), float(np.maximum.reduce(np.abs(vector))))
             return
         moved = float(np.maximum.reduce(np.abs(vector - course.last)))
-        np.copyto(course.last, vector)
+        course.last[:] = vector
         most = FACTOR * course.largest + FLOOR * course.way
         if course.calm >= WARM_UP and moved > most:
             jumps.append(Jump(sender, moved, most))
