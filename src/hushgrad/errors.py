@@ -22,6 +22,7 @@
             ├── MaskError                       masks that do not cancel
             ├── DiameterError                   agents that would not stop together
             ├── StageError                      agents that would begin a stage at two points
+            ├── JumpError                       a neighbour whose messages jump too often
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
@@ -125,9 +126,9 @@ class StageError(AgentError):
 class JumpError(AgentError):
     """A neighbour's messages jumped more often than `max_jumps` allows."""
 
-    def __init__(self, fact: str, way_out: str):
-        super().__init__(f"{fact}. {way_out}")
-        self.fact = fact  # for the neighbours, whom the way out does not concern
+    def __init__(self, message: str, told: str = ""):
+        super().__init__(message)
+        self.told = told  # to the neighbours: without numbers, which are of one link only
 
 
 class PeerLostError(AgentError):

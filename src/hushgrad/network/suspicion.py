@@ -44,17 +44,17 @@ class Suspicion:
     def _note(self, jump: Jump, round_: int) -> None:
         sender, name = jump.sender, self._names[jump.sender]
         self._stats.jumps[name] += 1
-        text = (
-            f"{name} sent a message in round {round_} that moved by {jump.size:.1e}, but the "
-            f"messages before explain {jump.expected:.1e} at most"
-        )
+        start = f"{name} sent a message in round {round_} that moved"
+        most = f"but the messages before explain {jump.expected:.1e} at most"
+        text = f"{start} by {jump.size:.1e}, {most}"
         if sender not in self._last or round_ - self._last[sender] >= BURST:
             log.warning("jump: %s", text, extra={"event": "jump", "peer": name})
         self._last[sender] = round_
         if self._most is not None and self._stats.jumps[name] > self._most:
             text = f"{text}; max_jumps = {self._most} allows no more"
             replace_file(self._state / JUMPED, lambda file: file.write(text.encode()))
-            raise JumpError(text, _way_out(self._state))
+            told = f"{start} farther than the messages before explain"
+            raise JumpError(_with_way_out(text, self._state), told)
 
 
 def check_jumped(state: Path) -> None:
@@ -63,11 +63,11 @@ def check_jumped(state: Path) -> None:
         text = (state / JUMPED).read_text(encoding="utf-8")
     except FileNotFoundError:
         return
-    raise JumpError(text, _way_out(state))
+    raise JumpError(_with_way_out(text, state))
 
 
-def _way_out(state: Path) -> str:
+def _with_way_out(text: str, state: Path) -> str:
     return (
-        "That neighbour, or an agent behind it, computes wrongly or probes. To use the message all "
-        f"the same, delete '{state / JUMPED}' and start the agent again."
+        f"{text}. That neighbour, or an agent behind it, computes wrongly or probes. To use the "
+        f"message all the same, delete '{state / JUMPED}' and start the agent again."
     )

@@ -186,7 +186,7 @@ class Hub:
     def _tell_failure(self, j: int) -> None:
         """Tell a peer why the run is over here."""
         error = self.failure
-        text = error.fact if isinstance(error, JumpError) else str(error)
+        text = error.told if isinstance(error, JumpError) else str(error)
         body = encode_reject(_FOR_ALL[type(error)], text)
         self._links[j].send(wire.encode(FrameKind.REJECT, body))
         self._untold.discard(j)
