@@ -22,6 +22,7 @@
             ├── MaskError                       masks that do not cancel
             ├── DiameterError                   agents that would not stop together
             ├── StageError                      agents that would begin a stage at two points
+            ├── JumpError                       a neighbour whose messages jump too often
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
@@ -120,6 +121,14 @@ class DiameterError(AgentError):
 
 class StageError(AgentError):
     """Two different vectors claim to be the start of one stage."""
+
+
+class JumpError(AgentError):
+    """A neighbour's messages jumped more often than `max_jumps` allows."""
+
+    def __init__(self, message: str, told: str = ""):
+        super().__init__(message)
+        self.told = told  # to the neighbours: without numbers, which are of one link only
 
 
 class PeerLostError(AgentError):

@@ -1,5 +1,6 @@
 """Runs in stages: their end, their masks, and the principle that makes them private."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -167,8 +168,9 @@ def test_stages_converge_from_zero_on_hard_problems(seed):
 # ---- the principle
 
 
-def transcript_with(problem, masking, engine="stacked", **chosen):
+def transcript_with(problem, masking, engine="stacked", tamper=None, **chosen):
     def driver(request):
+        request = replace(request, tamper=tamper)
         return simulate_stages(request, driver_of(engine), chosen["stages"], masking=masking)
 
     algorithm = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.002), design="recommended", **chosen)
@@ -186,10 +188,37 @@ def swapped(X, y, i, j):
     return X, y
 
 
-@pytest.mark.parametrize("engine", ["stacked", "agents"])
+class Adaptive:
+    """Agent 2 perturbs everything that it sends, by a function of everything that it has heard."""
+
+    def __init__(self):
+        self.heard = 0.0
+
+    def __call__(self, k, sender, receiver, payload):
+        del k
+        if receiver == 2:
+            self.heard = 0.5 * self.heard + sum(payload)
+        return tuple(v + 0.1 * np.sin(self.heard) for v in payload) if sender == 2 else payload
+
+
+NEIGHBOURS = {
+    "passive": lambda: None,
+    "probes": lambda: hg.Active({2}, size=1.0, at=[3, 30, 110]).tamper,
+    "adaptive": Adaptive,
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "neighbour"),
+    [("stacked", "passive"), *[("agents", neighbour) for neighbour in NEIGHBOURS]],
+)
 @pytest.mark.parametrize("kind", ["logistic", "huber", "ridge"])
-def test_other_data_with_the_same_masked_statistics_send_the_same_bits(kind, engine):
-    """Two worlds: rows have changed hands between agents 1 and 3, and masks make up for it."""
+def test_other_data_with_the_same_masked_statistics_send_the_same_bits(kind, engine, neighbour):
+    """Two worlds: rows have changed hands between agents 1 and 3, and masks make up for it.
+
+    Agent 2, their neighbour, listens, or perturbs what it sends. A perturbed run begins its later
+    stages elsewhere, in both worlds at the same point.
+    """
     X, y = rows(7)
     if kind == "logistic":
         y = [np.where(v > 0, 1.0, -1.0) for v in y]
@@ -222,11 +251,15 @@ def test_other_data_with_the_same_masked_statistics_send_the_same_bits(kind, eng
             assert np.abs(moved.sum(axis=1)).max() < 1e-12 * size
         return sent[stage]
 
-    first = transcript_with(here, masked_here, engine, stages=stages)
-    second = transcript_with(there, masked_there, engine, stages=stages)
+    tamper = NEIGHBOURS[neighbour]
+    first = transcript_with(here, masked_here, engine, tamper(), stages=stages)
+    second = transcript_with(there, masked_there, engine, tamper(), stages=stages)
     for one, other in zip(first.transcript.channels, second.transcript.channels, strict=True):
         assert np.array_equal(one.values, other.values)
     assert np.array_equal(first.trace, second.trace)
+    if neighbour != "passive":  # the perturbations arrived
+        calm = transcript_with(here, lambda *given: sent[given[-1]], engine, stages=stages)
+        assert not np.array_equal(calm.trace[:, 10], first.trace[:, 10])
 
 
 def test_all_agents_make_their_models_at_one_point():

@@ -107,6 +107,7 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
                 "durability": "process",
                 "max_wait": 20.0,
                 "heartbeat": 1.0,
+                "max_jumps": 0,  # no neighbour of an honest run jumps
                 **options,
             }
         )

@@ -21,6 +21,7 @@ from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
+from hushgrad.network.suspicion import Suspicion
 
 
 class Node:
@@ -43,7 +44,11 @@ class Node:
         )  # fmt: skip
         local = replace(local, gradient=gradient, draws=draws)
         steps = JournaledMachine(run.algorithm, lambda _: local, x0)
-        self.rounds = Rounds(run, steps, Stopping(None), self.state, near, Stats())
+        stats = Stats()
+        suspicion = Suspicion(
+            {i: str(i) for i in near}, stats, state=self.state.path, max_jumps=0
+        )  # so that a false alarm ends the test
+        self.rounds = Rounds(run, steps, Stopping(None), self.state, near, stats, suspicion)
         peers = {i: Peer(i, str(i), "both", False) for i in near}
         me = SelfDescription(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))
         self.session = Session(me, peers, 0)

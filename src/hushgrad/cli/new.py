@@ -76,6 +76,7 @@ listen = "0.0.0.0:7440"    # leave it out where no port can be opened; then ever
 state = "state"            # journal and secret; never copy it, never restore it from a backup
 durability = "power"       # "process": faster, survives a crash of the program, not a power cut
 max_wait = 300.0           # seconds without a neighbour before the run is left, to be resumed
+# max_jumps = 0            # end the run when a neighbour's messages jump; left out: log and count
 # metrics = "127.0.0.1:9464"
 
 # What it minimises; the data stays in this file.

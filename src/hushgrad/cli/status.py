@@ -100,6 +100,8 @@ def _print(document: dict[str, Any]) -> None:
             rows["not connected"] = ", ".join(live["disconnected"])
         if live["waiting_for"]:
             rows["waiting for"] = ", ".join(live["waiting_for"])
+        if live["jumps"]:
+            rows["jumps"] = ", ".join(f"{n} of {name}" for name, n in live["jumps"].items())
     if (result := document.get("result")) is not None:
         rows["result"] = f"{result['summary'].rstrip('.')}, {result['iterations']} iterations"
         rows["θ"] = shown_vector(result["theta"])

@@ -25,6 +25,7 @@ from hushgrad.errors import (
     AgentError,
     DiameterError,
     DivergedError,
+    JumpError,
     MaskError,
     PeerLostError,
     ProblemError,
@@ -50,6 +51,7 @@ from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
 from hushgrad.network.state.samples import SAMPLES, Samples
+from hushgrad.network.suspicion import Suspicion, check_jumped
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import Transport
 from hushgrad.network.wiring import credentials_of, hub_of, session_of, tls_of
@@ -60,6 +62,7 @@ FAR = 1e100  # an iterate with a larger entry counts as diverged
 # A file in the state directory: the agent has finished, but a neighbour did not within `max_wait`.
 LEFT = "left"
 AGAIN = 10.0  # seconds that an agent with such a file waits at most, when it is started again
+_REFUSALS = (StaleCopyError, ReplayError, MaskError, DiameterError, StageError, JumpError)
 GRACE = 2.0  # seconds, once all have finished, for the neighbours to learn that all have
 
 
@@ -143,7 +146,7 @@ class Agent:
     def _status_of(self, error: Exception) -> Status:
         if isinstance(error, PeerLostError):
             return Status.PEER_LOST
-        if isinstance(error, (StaleCopyError, ReplayError, MaskError, DiameterError, StageError)):
+        if isinstance(error, _REFUSALS):
             return Status.REFUSED
         # gradients at a distant iterate overflow before the iterate does
         is_lost = isinstance(error, ProblemError) and not np.abs(self.x).max() < FAR
@@ -166,6 +169,7 @@ class Agent:
             seconds=monotonic() - started,
             stage=self.stats.stage,
             stages=self.stats.stages,
+            jumps=dict(self.stats.jumps),
         )
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
@@ -195,6 +199,7 @@ class Agent:
             path = config.state / SAMPLES
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
+            check_jumped(config.state)
             session, stopping = session_of(config, self._incarnation)
             if credentials is not None:
                 self._transport = tls_of(config, credentials, self._listening)
@@ -211,6 +216,9 @@ class Agent:
                 ) as iterations:
                     async for k in iterations:
                         yield k
+            except JumpError as error:
+                hub.fail(error)
+                raise
             finally:
                 await hub.close()
         finally:
@@ -234,8 +242,12 @@ class Agent:
         if local_of is None:
             return
         steps = JournaledMachine(stages.algorithm, local_of, self._x0, begins=stages.begins)
+        names = {j: peer.name for j, peer in session.peers.items()}
+        suspicion = Suspicion(
+            names, self.stats, state=self.config.state, max_jumps=self.config.max_jumps
+        )
         self._rounds = rounds = Rounds(
-            self.config.run, steps, stopping, state, session.peers, self.stats
+            self.config.run, steps, stopping, state, session.peers, self.stats, suspicion
         )
         mask_tokens = hub.mask_tokens
         began = begun_with(self.config.state / MASKS, mask_tokens)

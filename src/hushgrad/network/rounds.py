@@ -24,6 +24,7 @@ from hushgrad.network.protocol.frames import Data, encode_data
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.state.journal import STEPS, StateDirectory
 from hushgrad.network.state.sections import Section
+from hushgrad.network.suspicion import Suspicion
 
 type Frames = dict[int, bytes]  # by peer
 
@@ -44,9 +45,11 @@ class Rounds:
         state: StateDirectory,
         peers: Iterable[int],
         stats: Stats,
+        suspicion: Suspicion,
     ):
         self._run, self.steps, self._stopping, self._state = run, steps, stopping, state
         self._peers, self._stats = tuple(sorted(peers)), stats
+        self._suspicion = suspicion
         self._is_still = self._must_stop = False
         self.due: int | None = None  # the stage to be entered, since the last one is over
         self._consumed = b""  # digests of the last messages of that stage
@@ -130,6 +133,7 @@ class Rounds:
         self.frames.pop(self.round - 1, None)  # a peer that has sent this round holds the last
         before = None if self._run.tolerance is None else machine.x
         came = {j: data.payload for j, data in inbox.items() if data.present}
+        self._suspicion.look(came, stage=self.stage, k=machine.k, round_=machine.round)
         has_ended = steps.advance(machine.receive(came))
         del came
         if before is not None:

@@ -35,6 +35,7 @@ def stats():
         sent={"bob": 42, "dan": 40},
         received={"bob": 41},
         rejected={"stranger": 5},
+        jumps={"bob": 4},
         reconnects={("dan", "timeout"): 6},
         round_seconds=Total(42, 1.5),
         commit_seconds=Total(43, 0.25),
@@ -83,6 +84,7 @@ def test_a_scrape_gives_the_agents_counters_as_they_are(server, stats):
         ("hushgrad_messages_sent_total", "dan"): 40,
         ("hushgrad_messages_received_total", "bob"): 41,
         ("hushgrad_rejected_total", "stranger"): 5,
+        ("hushgrad_jumps_total", "bob"): 4,
         ("hushgrad_reconnects_total", "dan", "timeout"): 6,
         ("hushgrad_peer_connected", "bob"): 1,
         ("hushgrad_peer_connected", "dan"): 0,
@@ -103,7 +105,7 @@ def test_an_agent_is_ready_when_all_neighbours_are_connected(server, stats):
     assert code == 503
     assert json.loads(body) == ABOUT | {
         "ready": False, "iteration": 20, "round": 41, "stage": 2, "stages": 8, "connected": ["bob"],
-        "disconnected": ["dan"], "waiting_for": ["dan"],
+        "disconnected": ["dan"], "waiting_for": ["dan"], "jumps": {"bob": 4},
     }  # fmt: skip
     stats.connected["dan"] = True
     assert ask(server, "/readyz")[0] == 200

@@ -70,7 +70,6 @@ def path(tmp_path, diameter):
     return agent_network.configs(
         tmp_path, hg.EXTRA(stepsize=hg.stepsizes.constant(0.2)), hg.Network(hg.graphs.path(M)),
         dim=1, iterations=20_000, tls=False, tolerance=1e-4, diameter=diameter, max_wait=5.0,
-        heartbeat=0.3,
     )  # fmt: skip
 
 

@@ -176,7 +176,7 @@ def test_a_false_token_is_traced_to_the_neighbour_that_told_it(tmp_path, keys):
 
 @pytest.mark.parametrize("seeds", [(1, 1, 2), (None, None, 1)], ids=["seeds", "one has a seed"])
 def test_agents_with_other_draws_are_refused_by_name(tmp_path, keys, seeds):
-    configs = triangle(tmp_path, keys, max_wait=0.7)
+    configs = triangle(tmp_path, keys, max_wait=1.5)
     configs = [
         replace(c, run=replace(c.run, seed=seed)) for c, seed in zip(configs, seeds, strict=True)
     ]

@@ -26,7 +26,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST = {
     "run": {"iterations": 1, "dim": 1, "n_agents": 2, "diameter": 1, "max_degree": 1,
             "n_links": 1, "seed": 0},
-    "agent": {"number": 0, "record_every": 1},
+    "agent": {"number": 0, "max_jumps": 0, "record_every": 1},
     "objective": {"regularisation": 0},
 }  # fmt: skip
 _POSITIVE = {

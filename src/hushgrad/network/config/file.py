@@ -58,6 +58,7 @@ def agent(
     durability: Durability = "power",
     max_wait: float = MAX_WAIT,
     heartbeat: float = HEARTBEAT,
+    max_jumps: int | None = None,
     record_every: int | None = None,
     metrics: str | None = None,
     expose_metrics: bool = False,

@@ -105,6 +105,7 @@ class AgentConfig:
     durability: Durability = "power"
     max_wait: float = MAX_WAIT
     heartbeat: float = HEARTBEAT
+    max_jumps: int | None = None  # of one neighbour, before the agent ends the run; None: any
     record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
     log: LogConfig = field(default_factory=LogConfig)

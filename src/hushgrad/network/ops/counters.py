@@ -1,4 +1,4 @@
-"""The counters of a running agent, for operators. No counter derives from a gradient.
+"""The counters of a running agent, for operators. No counter derives from its gradients.
 
 The agent and its hub count; metrics (metrics.py), reports (supervision.py) and the status line
 (command.py) read.
@@ -44,6 +44,7 @@ class Stats:
     sent: defaultdict[str, int] = field(default_factory=_counts)
     received: defaultdict[str, int] = field(default_factory=_counts)
     rejected: defaultdict[str, int] = field(default_factory=_counts)  # by reason
+    jumps: defaultdict[str, int] = field(default_factory=_counts)  # by peer
     reconnects: defaultdict[tuple[str, str], int] = field(
         default_factory=lambda: defaultdict[tuple[str, str], int](int)
     )  # by peer and reason

@@ -6,7 +6,7 @@
 /healthz  200 if the agent's event loop answers, otherwise 503
 /readyz   200 if all neighbours are connected, otherwise 503; a JSON document in both cases
 
-The server reads the agent's `Stats` at each request. No number there derives from a gradient.
+The server reads the agent's `Stats` at each request. No number there derives from its gradients.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class StatsCollector(Collector):
         yield _counter("messages_sent", "Messages sent.", _by(s.sent), "peer")
         yield _counter("messages_received", "Messages received.", _by(s.received), "peer")
         yield _counter("rejected", "Connections refused.", _by(s.rejected), "reason")
+        yield _counter("jumps", "Messages that moved too far.", _by(s.jumps), "peer")
         lost = s.reconnects.copy()
         yield _counter("reconnects", "Connections lost.", lost, "peer", "reason")
         connected = GaugeMetricFamily(
@@ -108,6 +109,7 @@ def report(stats: Stats, about: Mapping[str, str]) -> dict[str, Any]:
         "connected": sorted(peer for peer, is_up in connected.items() if is_up),
         "disconnected": sorted(peer for peer, is_up in connected.items() if not is_up),
         "waiting_for": list(stats.waiting_for),
+        "jumps": stats.jumps.copy(),
     }
 
 

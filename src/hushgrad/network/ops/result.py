@@ -11,7 +11,7 @@ import enum
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile
@@ -67,6 +67,7 @@ class AgentResult:
     seconds: float  # of this incarnation
     stage: int = 0  # that the agent has reached, from 1 on
     stages: int = 0  # of the run; 0: it has none
+    jumps: Mapping[str, int] = field(default_factory=dict[str, int])  # by peer; this incarnation
 
     @property
     def is_done(self) -> bool:
@@ -106,6 +107,7 @@ class AgentResult:
             "seconds": self.seconds,
             "stage": self.stage,
             "stages": self.stages,
+            "jumps": dict(self.jumps),
         }
 
 

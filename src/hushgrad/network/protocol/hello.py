@@ -25,9 +25,11 @@ type Json = Any
 OTHER_END = "other end"
 MASKS = "masks"
 STAGE = "stage"
+JUMP = "jump"
 REASONS = frozenset({
     "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
     "dimension", "not finite", OTHER_END, MASKS, STAGE,
+    JUMP,
 })  # fmt: skip
 
 MIRROR = {"both": "both", "in": "out", "out": "in"}  # the direction of a link, as the peer sees it

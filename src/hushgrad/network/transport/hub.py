@@ -14,13 +14,27 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 from hushgrad.agent.weights import Row
-from hushgrad.errors import AgentError, DiameterError, MaskError, StageError, WireError
+from hushgrad.errors import (
+    AgentError,
+    DiameterError,
+    JumpError,
+    MaskError,
+    StageError,
+    WireError,
+)
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import Announcements, encode_announcements
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, FrameKind
-from hushgrad.network.protocol.hello import MASKS, OTHER_END, STAGE, encode_reject, encode_row
+from hushgrad.network.protocol.hello import (
+    JUMP,
+    MASKS,
+    OTHER_END,
+    STAGE,
+    encode_reject,
+    encode_row,
+)
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
 from hushgrad.network.protocol.session import Peer, Session
 from hushgrad.network.protocol.stages import Starts
@@ -34,8 +48,10 @@ from hushgrad.network.transport.watching import Watching
 log = logging.getLogger("hushgrad.agent")
 
 LINGER = 2.0  # seconds: a neighbour that starts now should learn why the run is over
-# failures that end the run for every agent, and the reasons that a REJECT gives for them
-_FOR_ALL: Mapping[type, str] = {MaskError: MASKS, DiameterError: OTHER_END, StageError: STAGE}
+# failures of which all neighbours are told, and the reasons that a REJECT gives for them
+_FOR_ALL: Mapping[type, str] = {
+    MaskError: MASKS, DiameterError: OTHER_END, StageError: STAGE, JumpError: JUMP,
+}  # fmt: skip
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 
 
@@ -157,7 +173,7 @@ class Hub:
             raise self.failure
 
     def fail(self, error: Exception) -> None:
-        """Note that the agent cannot go on; if no agent can, tell all neighbours."""
+        """Note that the agent cannot go on; tell all neighbours of a failure that concerns them."""
         if self.failure is None:
             self.failure = error
             self.session.fail()
@@ -168,8 +184,10 @@ class Hub:
         self.wake()
 
     def _tell_failure(self, j: int) -> None:
-        """Tell a peer why the run is over for every agent."""
-        body = encode_reject(_FOR_ALL[type(self.failure)], str(self.failure))
+        """Tell a peer why the run is over here."""
+        error = self.failure
+        text = error.told if isinstance(error, JumpError) else str(error)
+        body = encode_reject(_FOR_ALL[type(error)], text)
         self._links[j].send(wire.encode(FrameKind.REJECT, body))
         self._untold.discard(j)
 

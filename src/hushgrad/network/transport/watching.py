@@ -44,9 +44,24 @@ class Watching:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        pause, last = self._heartbeat / 2, monotonic()
         while True:
-            await asyncio.sleep(self._heartbeat / 2)
-            self.look(monotonic())
+            await asyncio.sleep(pause)
+            now = monotonic()
+            if now - last > 2 * pause:  # this agent itself stood still
+                self.forgive(now - last - pause, now)
+            last = now
+            self.look(now)
+
+    def forgive(self, late: float, now: float) -> None:
+        """Do not count the last `late` seconds as silence or absence of any peer.
+
+        A machine that was busy or asleep has neither read nor dialled meanwhile.
+        """
+        for link in self._connections:
+            link.made, link.heard = min(link.made + late, now), min(link.heard + late, now)
+        for j, since in self._absent_since.items():
+            self._absent_since[j] = min(since + late, now)
 
     def look(self, now: float) -> None:
         """Send heartbeats, end silent connections and notice lost peers, all as of time `now`."""
