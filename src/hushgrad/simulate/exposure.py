@@ -1,7 +1,8 @@
 """The judgement of a simulated run: hushgrad.theory.exposure, on the agents that matter.
 
 `run` calls `judge_run` before it starts an engine. A simulation has no secrets of its own, so its
-seed is no weakness, and a run without masks promises nothing that could be weak.
+seed is no weakness, and a run without masks promises nothing that could be weak. An agent alone
+sends nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def judge_run(
     only = None if problem.n_trials is None else trial
     rows = honest_rows(setting, problem, only) if stages else None
     told = count_revealed(setting, rows)
-    if setting.masks is None:
+    if setting.masks is None or network.n_agents == 1:
         return [], told
     largest = _largest_gradient(setting, problem, only, x0)
     found = {

@@ -59,7 +59,7 @@ def run(
     checkpoint: str | Path | None = None,
     driver: Callable[[RunRequest], Outcome] | None = None,
     tamper: Tamper | None = None,
-    accept_exposure: Sequence[str] = (),
+    accept_exposure: Iterable[str] = (),
 ) -> Run:
     """Run an algorithm and sample its error.
 
