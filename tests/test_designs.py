@@ -280,4 +280,10 @@ def test_the_config_of_a_run_names_the_chosen_design():
     )  # fmt: skip
     said = run.config["algorithm"]
     assert said["design"] == "recommended"
-    assert said["masks"] == {"kind": "ZeroSum", "linear": 1.0, "quadratic": 0.0, "n_partners": 4, "honest": 2}
+    assert said["masks"] == {
+        "kind": "ZeroSum",
+        "linear": 1.0,
+        "quadratic": 0.0,
+        "n_partners": 4,
+        "honest": 2,
+    }

@@ -123,7 +123,7 @@ def _way_out(told: Revealed, limit: float) -> str:
     """What would bring the share below the limit."""
     needed = math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
     if told.rows is None:
-        return f"Declare how many there are: {needed} rows or more are enough."
+        return f"Declare honest_rows in [run] of the agents' files; {needed} or more are enough."
     rows = f"Have {needed} rows or more in the smallest honest component"
     if told.curvature == "fixed" or told.stages == 1:
         return f"{rows}, or use fewer stages." if told.stages > 1 else f"{rows}."
