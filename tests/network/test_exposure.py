@@ -31,7 +31,7 @@ def patients(n=200, seed=0):
 
 @pytest.fixture
 def home(tmp_path):
-    """A directory with the data and the key of the template's agent, and its partners' certificates."""
+    """The data and the key of the template's agent, and the certificates of its partners."""
     X, y = patients()
     text = "\n".join(f"{a},{d},{t:g}" for (a, d), t in zip(X, y, strict=True))
     (tmp_path / "patients.csv").write_text(f"age,dose,outcome\n{text}\n")
