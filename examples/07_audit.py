@@ -12,10 +12,11 @@ import hushgrad as hg
 network = hg.Network(hg.graphs.paper())  # a ring of five with one chord
 problem = hg.problems.estimation(n_agents=5, s=3, d=2, seed=0)
 step = hg.stepsizes.constant(0.02)
+within = hg.stepsizes.constant(0.0125)  # λL ≤ 0.2 (1 − η): masks are as large as Hessians
 methods = {
     "DGD": hg.DGD(),
     "PDG-NDS": hg.PDGNDS(stepsize=step),
-    "PDG-NDS, recommended": hg.PDGNDS(stepsize=step, design="recommended"),
+    "PDG-NDS, recommended": hg.PDGNDS(stepsize=within, design="recommended"),
 }
 for label, algorithm in methods.items():
     run = hg.run(algorithm, problem, network, iterations=1500, transcript=True, label=label)

@@ -107,7 +107,7 @@ def test_the_audit_exposes_dgd_and_the_papers_design_and_recovers_nothing_of_the
     assert numbers(" # of 5 exposed", recommended) == [0, 0, 0]
     assert dgd.count(", < 1e-9 off") == 3
     assert max(numbers(", # off", paper)) < 1e-6
-    assert numbers("accurate to #", recommended)[0] < 1e-10
+    assert numbers("accurate to #", recommended)[0] < 1e-7
     assert "agent 0 is exposed by agents 1, 2, 4\n" in paper
     assert "agent 0 is exposed by agents 1, 2, 3, 4\n" in recommended
 

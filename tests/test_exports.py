@@ -37,9 +37,9 @@ PACKAGES = {
     "hushgrad.studies":
         "Built Study SweepRow Table Unfinished load_study parse_study record",
     "hushgrad.theory":
-        "Exposure Guarantee Ledger RowBound advantage check_revealed delta epsilon guarantee "
-        "huber_row logistic_row mean_row numbers_revealed resistances ridge_row share_revealed "
-        "tradeoff",
+        "Exposure Guarantee Held Ledger OwnNumbers Revealed RowBound Setting WEAKNESSES Weakness "
+        "advantage check_revealed delta epsilon guarantee huber_row judge logistic_row mean_row "
+        "numbers_revealed resistances ridge_row share_revealed tradeoff weaknesses",
 }  # fmt: skip
 
 # Modules have no __all__: a user writes hg.graphs.ring, and the rest of the module is its own.

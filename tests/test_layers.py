@@ -149,7 +149,13 @@ def write_pair(directory, algorithm):
         }
         dialled = {"address": f"127.0.0.1:{port}"} if number else {}
         tables = {
-            "agent": {"name": home.name, "number": number, "max_wait": 60, **listens},
+            "agent": {
+                "name": home.name,
+                "number": number,
+                "max_wait": 60,
+                "accept_exposure": ["design", "dimension", "partners", "degree"],
+                **listens,
+            },
             "objective": {"function": "objective.py:gradient"},
             "neighbour": [known | dialled],
             "partner": [known],

@@ -65,6 +65,7 @@ class Pair:
         neighbour = {"name": other, "number": int(other == "bob")}
         own = {"name": name, "number": int(name == "bob"), "durability": "process"}
         own |= {"max_wait": 30.0, "heartbeat": 1.0}
+        own["accept_exposure"] = ["design", "degree"]  # EXTRA, and two agents: nothing is hidden
         if name == "ann":
             own |= {"listen": f"127.0.0.1:{self.listen}", "metrics": f"127.0.0.1:{self.metrics}"}
         else:

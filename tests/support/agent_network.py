@@ -14,6 +14,7 @@ from hushgrad.network.deployed import Agent
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.objective.objectives import ObjectiveSpec
 from hushgrad.network.transport.in_memory import InMemoryTransport
+from hushgrad.theory import WEAKNESSES
 
 UNUSED = ObjectiveSpec(kind="rendezvous", n_agents=1, position=(0.0,))  # gradients are passed in
 
@@ -108,6 +109,7 @@ def configs(directory, algorithm, network, *, dim, iterations, x0=None, tls=True
                 "max_wait": 20.0,
                 "heartbeat": 1.0,
                 "max_jumps": 0,  # no neighbour of an honest run jumps
+                "accept_exposure": frozenset(WEAKNESSES),
                 **options,
             }
         )

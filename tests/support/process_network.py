@@ -18,6 +18,7 @@ from hushgrad.network.config.file import write_config
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.ops.result import read_result
 from hushgrad.network.state.journal import StateDirectory
+from hushgrad.theory import WEAKNESSES
 from support import recorded_agent
 from support.agent_network import run_id
 
@@ -210,6 +211,7 @@ def write_network(
                 "durability": "process",
                 "heartbeat": 0.5,
                 "max_wait": 30.0,
+                "accept_exposure": list(WEAKNESSES),
             }
             | {key: value for key, value in options.items() if key not in of_run},
             "objective": {

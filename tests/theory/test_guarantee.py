@@ -35,7 +35,7 @@ def test_the_formula_by_hand():
     assert outsider.mu == pytest.approx(mu, rel=1e-12)
     assert outsider.advantage == pytest.approx(gaussian_dp.advantage(mu))
     assert gaussian_dp.delta(outsider.epsilon, mu) == pytest.approx(1e-6)
-    (once,) = guarantee(2, stages=3, runs=5, curvature="majorised").exposures
+    (once,) = guarantee(2, stages=3, runs=5, curvature="fixed").exposures
     assert once.mu == pytest.approx(math.sqrt(15 * 1e-4 + 5 * 0.025**2), rel=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_the_table_names_who_must_be_honest():
         ({"coalition": {9}}, "numbers 0 to 8, but 9"),
         ({"coalition": range(9)}, "all 9 agents"),
         ({"agent": -1}, "numbers 0 to 8, but -1"),
-        ({"curvature": "exact"}, "one of newton, majorised"),
+        ({"curvature": "exact"}, "one of newton, fixed"),
     ],
 )
 def test_mistakes_are_named(options, told):

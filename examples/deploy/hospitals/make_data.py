@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-ROWS = {"north": 310, "south": 180, "west": 79}
+ROWS = {"north": 240, "south": 190, "west": 139}
 COLUMNS = ["radius", "texture", "smoothness", "symmetry", "fractal dimension"]
 
 

@@ -23,13 +23,13 @@ NAMES = list(make_data.ROWS)
 
 
 def fit(X, y):
-    """θ of scikit-learn, intercept last, with the hospitals' regularisation of 1."""
-    model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-12).fit(X, y)
+    """θ of scikit-learn, intercept last, with the hospitals' regularisation of 10."""
+    model = LogisticRegression(C=0.1, solver="newton-cholesky", tol=1e-12).fit(X, y)
     return np.append(model.coef_[0], model.intercept_)
 
 
 def curvature(X):
-    """The largest eigenvalue that ∇²f of these rows can have: a stepsize is at most about 1/L."""
+    """L, the largest eigenvalue that ∇²f of these rows can have: it bounds the stepsize."""
     return np.linalg.norm(np.column_stack([X, np.ones(len(X))]), 2) ** 2 / 4
 
 

@@ -10,21 +10,20 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrad.agent.stages import Statistic, n_stages
+from hushgrad.agent.stages import Statistic
 from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
 from hushgrad.mixing import Network
-from hushgrad.problems import Problem
 
 type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
 
 _NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a share cheaper
 
-# benchmarks/simulator/designs.py measured both limits.
-_TOO_SMALL = 2.0  # of λL / `quadratic`: above, attacks tell Hessians better than guesses do
-_TOO_LARGE = 0.25  # of `quadratic` / (1 − η): above, the iterates diverge on some networks
+# of `quadratic` / (1 − η), by benchmarks/simulator/designs.py: above, the iterates diverge on some
+# networks
+_TOO_LARGE = 0.25
 
 
 def mask_sizes(algorithm: Private, network: Network, dim: int, scale: float | None = None) -> Sizes:
@@ -130,53 +129,13 @@ def agent_masks(
     return [Mask(c[i, :, 0], None if Q is None else Q[i, ..., 0]) for i in range(len(c))]
 
 
-def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iterator[str]:
-    """Warnings about an algorithm's masks on this network and problem, each with its number."""
+def mask_risks(algorithm: Algorithm, network: Network) -> Iterator[str]:
+    """Warnings about masks that may spoil a run; hushgrad.theory judges what they hide."""
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return
-    if not n_stages(algorithm, is_quadratic=problem.is_quadratic) and not problem.is_quadratic:
-        yield (
-            "masks hide the part of a gradient that is affine in θ, but the f_i of "
-            f"{problem!r} are not quadratic. A row attack on the rest recovers the rows of an "
-            'agent (logistic regression: exactly). Use design="recommended", or stages=8.'
-        )
-    given, d = algorithm.masking.quadratic, problem.dim
-    if given is None and d > MOST_QUADRATIC:
-        yield (
-            f"in d = {d} > {MOST_QUADRATIC} dimensions the masks are linear only: gradients are "
-            "masked, but messages tell H_i. Say masks=hg.masks.zero_sum(quadratic=0) if you accept "
-            "this."
-        )
-        return
-    lam = float(algorithm.schedule.base(1.0))
-    part = mask_sizes(algorithm, network, d).curvature * lam
-    if part and lam * problem.smoothness() > _TOO_SMALL * part:
-        yield (
-            f"quadratic masks of size {part:.2g} hide Hessians up to about {part / lam:.3g}, but "
-            f"L = {problem.smoothness():.3g}. Use a stepsize of about "
-            f"{part / problem.smoothness():.2g}, or a network with more links."
-        )
+    given = algorithm.masking.quadratic
     if given and given > _TOO_LARGE * (1.0 - network.eta):
         yield (
             f"quadratic masks of size {given:.3g} may make the iterates diverge on a network with "
             f"1 − η = {1.0 - network.eta:.3g}. Leave quadratic out: it follows from η."
         )
-    alone = _only_neighbours(algorithm, network)
-    if len(alone):
-        yield (
-            f"agent {alone[0]} masks with neighbours only ({len(alone)} agents do): all of them "
-            "together can take its mask off. Use masks=hg.masks.zero_sum(n_partners=…) with "
-            f"more than {int(network.graph.in_degree[alone].max())}."
-        )
-
-
-def _only_neighbours(algorithm: Private, network: Network) -> NDArray[np.int64]:
-    """Agents that mask with neighbours only, although some agents are not their neighbours."""
-    graph, m = network.graph, network.n_agents
-    assert algorithm.masking is not None
-    linked = graph.senders * m + graph.receivers
-    me = np.arange(m)
-    beyond = (graph.in_degree == m - 1) | (m == 1)
-    for other in algorithm.masking.partner_table(m):
-        beyond |= ~np.isin(me * m + other, linked)
-    return np.flatnonzero(~beyond)

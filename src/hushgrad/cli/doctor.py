@@ -33,9 +33,10 @@ def doctor(
 ) -> None:
     """Check what an agent needs, before a run or during it, without disturbing anyone.
 
-    Keys and their modes, certificates, names and dates, the data and the objective, the state
-    directory, ports, and of every neighbour with an address: whether it answers, is who it should
-    be, runs the same, and has the same time.
+    Keys and their modes, certificates, names and dates, the data and the objective, the agent's
+    own exposure (held, accepted in its file, or refused), the state directory, ports, and of every
+    neighbour with an address: whether it answers, is who it should be, runs the same, and has the
+    same time.
     """
     from hushgrad.network.config.file import load_config
     from hushgrad.network.ops.doctor import examine
@@ -52,7 +53,13 @@ def doctor(
             {"check": finding.check, "ok": finding.is_good, "text": finding.text}
             for finding in found
         ]
-        print_json({"agent": config.name, "run": config.run.id, "ok": is_good, "checks": checks})
+        exposure = {
+            finding.check.removeprefix("exposure "): finding.verdict
+            for finding in found
+            if finding.verdict is not None
+        }
+        document = {"agent": config.name, "run": config.run.id, "ok": is_good}
+        print_json(document | {"checks": checks, "exposure": exposure})
     if not is_good:
         raise typer.Exit(FAILED)
 

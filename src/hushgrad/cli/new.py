@@ -77,6 +77,7 @@ state = "state"            # journal and secret; never copy it, never restore it
 durability = "power"       # "process": faster, survives a crash of the program, not a power cut
 max_wait = 300.0           # seconds without a neighbour before the run is left, to be resumed
 # max_jumps = 0            # end the run when a neighbour's messages jump; left out: log and count
+# accept_exposure = ["sums"]   # weaknesses that the doctor names and that this agent accepts
 # metrics = "127.0.0.1:9464"
 
 # What it minimises; the data stays in this file.
@@ -117,10 +118,12 @@ dim = 3                    # entries of θ: columns and intercept
 iterations = 20000         # at most
 tolerance = 1e-9           # stop together when everyone is this still
 mixing = "metropolis"
+eta = 0.0                  # of the network, here a triangle; the masks of curvature need it
+honest_rows = 300          # rows that any two honest agents have together, at least
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"
-stepsize = { kind = "constant", value = 0.01 }
+stepsize = { kind = "constant", value = 0.001 }   # at most 0.2 (1 − eta) / L; the doctor tells
 """
 
 

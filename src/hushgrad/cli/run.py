@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from hushgrad.errors import AgentError
 
 if TYPE_CHECKING:
     from hushgrad.cli.report import Files
-    from hushgrad.simulate.result import Comparison
+    from hushgrad.simulate.result import Comparison, Run
     from hushgrad.studies import Study, SweepRow, Unfinished
 
 EPILOG = """
@@ -47,6 +48,13 @@ def run(
     study: StudyFile,
     options: RunOptions,
     resume: Resume = False,
+    accept_exposure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Accept a weakness by its name, such as sums; may be given several times.",
+        ),
+    ] = None,
     engine: Annotated[
         Engine | None,
         typer.Option(
@@ -77,6 +85,7 @@ def run(
             trials=options.trials,
             seed=options.seed,
             engine=None if engine is Engine.PROCESSES else engine,
+            accept_exposure=accept_exposure or None,
         )
         files = report.files_for(chosen, options, name)
         if chosen.is_swept:
@@ -141,7 +150,18 @@ def _run(
     else:
         runs = study.run(False if quiet else None, keep)
     files.write(runs.runs)
+    _tell_revealed(runs.runs, quiet=quiet)
     return records_of(runs)
+
+
+def _tell_revealed(runs: Sequence[Run], *, quiet: bool) -> None:
+    """Say what the sums of stages reveal, once for each count."""
+    from hushgrad.theory.revealed import Revealed
+
+    told = (Revealed.from_json(run.revealed) for run in runs if run.revealed is not None)
+    for count in dict.fromkeys(told):
+        if not quiet:
+            note(f"{count.summary}.")
 
 
 def _run_sweep(
@@ -157,6 +177,7 @@ def _run_sweep(
     def write(row: SweepRow, runs: Comparison) -> None:
         records.extend({"row": row.row, **row.settings, **r} for r in records_of(runs))
         files.write(runs.runs, sub=f"row-{row.row}")
+        _tell_revealed(runs.runs, quiet=quiet)
 
     try:
         study.run_sweep(progress=False if quiet else None, each=write, keep=keep)

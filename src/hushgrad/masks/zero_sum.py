@@ -198,6 +198,7 @@ class ZeroSum:
     linear: float = 1.0  # σ of an entry of c_ij, over the scale or over 1/λ
     quadratic: float | None = None  # size of λ Q_ij; None: GAP_PART · (1 − η)
     n_partners: int = 4
+    honest: int = 2  # agents of the smallest honest component, whose sums are counted
 
     def offsets(self, n_agents: int) -> tuple[int, ...]:
         """The offsets o: agent i masks with the agents i + o (mod m)."""
@@ -254,13 +255,18 @@ class ZeroSum:
         return Mask(*sizes.parts(total))
 
 
-def zero_sum(linear: float = 1.0, quadratic: float | None = None, n_partners: int = 4) -> ZeroSum:
+def zero_sum(
+    linear: float = 1.0, quadratic: float | None = None, n_partners: int = 4, honest: int = 2
+) -> ZeroSum:
     """Masks c_iᵀθ + ½ θᵀQ_iθ that sum to zero over the agents, in units of the stepsize.
 
     linear       standard deviation of an entry of c_ij, as a multiple of the scale of gradients;
                  without a scale of λ c_ij: above the largest step λ g_i(θ*), in the units of θ
     quadratic    size of λ Q_ij: above λ L, and small against 1 − η; by default 0.2 (1 − η)
     n_partners   number of partners of an agent; m − 1 or more makes every pair partners
+    honest       number of agents, any agent itself included, that are assumed to be honest and
+                 joined by pairs of partners. The sums over them are no secret: a run in stages
+                 counts what they reveal about these agents' rows (hushgrad.theory).
     """
     for name, size in (("linear", linear), ("quadratic", quadratic)):
         if size is not None and not (_is_number(size) and size >= 0):
@@ -277,10 +283,16 @@ def zero_sum(linear: float = 1.0, quadratic: float | None = None, n_partners: in
             "the partners of i are the agents i ± o, so their number is even, but "
             f"n_partners = {n_partners}. Use {n_partners + 1}."
         )
+    if not isinstance(honest, int) or isinstance(honest, bool) or honest < 1:
+        raise AlgorithmError(
+            "masks assume a whole number of honest agents, the agent itself included, but "
+            f"honest = {honest!r}. Use 2: the agent and one honest partner."
+        )
     return ZeroSum(
         linear=float(linear),
         quadratic=None if quadratic is None else float(quadratic),
         n_partners=n_partners,
+        honest=honest,
     )
 
 

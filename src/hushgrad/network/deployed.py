@@ -37,6 +37,7 @@ from hushgrad.errors import (
 from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.exposure import check_exposure
 from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.keys.masking import MASKS, begun_with, check_begun
 from hushgrad.network.keys.pairing import Pairing
@@ -90,9 +91,9 @@ class Agent:
     ):
         config = config if isinstance(config, AgentConfig) else load_config(config)
         run = config.run
+        self._is_quadratic = config.objective.is_quadratic if gradient is None else quadratic
         if gradient is not None or run.stages is None:
-            is_quadratic = config.objective.is_quadratic if gradient is None else quadratic
-            run = replace(run, stages=n_stages(run.algorithm, is_quadratic=is_quadratic))
+            run = replace(run, stages=n_stages(run.algorithm, is_quadratic=self._is_quadratic))
         self.config = replace(config, run=run)
         self.stats = Stats(stages=len(run.lengths))
         self._given, self._hessian = gradient, hessian
@@ -188,6 +189,7 @@ class Agent:
             self._given or config.objective, config.run.dim, hessian=self._hessian
         )
         check_stages(config.run, objective)
+        check_exposure(config, objective, is_quadratic=self._is_quadratic)
         pairing = prepare(config)
         credentials = None if self._transport else credentials_of(config)
         state = StateDirectory(

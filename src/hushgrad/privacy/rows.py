@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.problems import Problem, autodiff
+from hushgrad.problems.rows import row_places
 
 _LINEAR = 1e-9  # relative departure of a gradient from Hθ + q that counts as rounding
 
@@ -88,12 +89,4 @@ def row_alone(problem: Problem, i: int, row: int, trial: int | None = None) -> A
 
 def _rows(problem: Problem, i: int, trial: int | None) -> NDArray[np.int64] | None:
     """Which rows of the arrays are data."""
-    data = problem.agent_data(i, trial)
-    if not isinstance(data, dict):
-        return None
-    named = cast("dict[str, Any]", data)
-    if {"X", "y", "weight", "penalty"} <= named.keys():
-        return np.flatnonzero(np.asarray(named["weight"]) > 0)
-    if {"M", "z", "sigma"} <= named.keys():
-        return np.flatnonzero(np.asarray(named["M"]).any(axis=1))
-    return None
+    return row_places(problem.agent_data(i, trial))

@@ -86,6 +86,15 @@ class Run:
         return self.traffic.bytes_per_iteration
 
     @property
+    def revealed(self) -> Mapping[str, Any] | None:
+        """What the stages reveal about honest rows: `numbers`, `rows`, `share` and more.
+
+        `rows` and `share` are None where the problem does not tell its rows. The whole is None in a
+        run without stages.
+        """
+        return self.config.get("revealed")
+
+    @property
     def median_error(self) -> Floats:
         """(samples,) over the trials; a diverged trial counts as infinite."""
         return np.median(np.where(np.isfinite(self.error), self.error, np.inf), axis=0)

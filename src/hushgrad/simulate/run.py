@@ -25,6 +25,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
 from hushgrad.simulate.checkpoint import Checkpoint
+from hushgrad.simulate.exposure import judge_run
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import LOST, Outcome, RunRequest, Tamper
@@ -58,6 +59,7 @@ def run(
     checkpoint: str | Path | None = None,
     driver: Callable[[RunRequest], Outcome] | None = None,
     tamper: Tamper | None = None,
+    accept_exposure: Iterable[str] = (),
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -74,6 +76,10 @@ def run(
                    `network.local.processes.Processes`
     tamper         a function (k, sender, receiver, message) → the message that is really sent, as
                    an agent that breaks the protocol would; needs engine="agents"
+    accept_exposure
+                   names of weaknesses (`hg.theory.WEAKNESSES`) that the user accepts: a run in
+                   stages whose sums reveal too much is refused without "sums", and other names
+                   silence warnings
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -113,9 +119,15 @@ def run(
             "a run in stages starts at one x⁰ for all agents, because their quadratic models must "
             "be models at one point, but x0 differs between agents. Give all agents the same x0."
         )
+    lengths = _stages(algorithm, n_iterations, stages)
+    exposed, revealed = judge_run(
+        algorithm, problem, network,
+        stages=len(lengths), trial=int(numbers[0]), x0=start[0], accepted=accept_exposure,
+    )  # fmt: skip
     for risk in (
         *algorithm.risks(network, problem.smoothness()),
-        *mask_risks(algorithm, network, problem),
+        *mask_risks(algorithm, network),
+        *exposed,
     ):
         warnings.warn(risk, RiskWarning, stacklevel=2)
     samples = np.unique(np.append(np.arange(0, n_iterations + 1, every), n_iterations))
@@ -172,7 +184,8 @@ def run(
             },
             "iterations": n_iterations,
             "record_every": every,
-            "stages": _stages(algorithm, n_iterations, stages),
+            "stages": lengths,
+            "revealed": None if revealed is None else revealed.to_json(),
             "tolerance": tolerance,
             "engine": engine if driver is None else type(driver).__name__.lower(),
         },

@@ -1,4 +1,4 @@
-"""What masks promise, in numbers: guarantees, their ledger, and what sums reveal.
+"""What masks promise, in numbers: guarantees, their ledger, what sums reveal, and the judgement.
 
 `hg.guarantee` computes a guarantee; docs/guarantee.md derives it.
 """
@@ -9,24 +9,45 @@ from hushgrad.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hushgrad.theory.bounds import RowBound, huber_row, logistic_row, mean_row, ridge_row
+    from hushgrad.theory.exposure import (
+        WEAKNESSES,
+        Held,
+        OwnNumbers,
+        Setting,
+        Weakness,
+        judge,
+        weaknesses,
+    )
     from hushgrad.theory.gaussian_dp import advantage, delta, epsilon, tradeoff
     from hushgrad.theory.ledger import Ledger
     from hushgrad.theory.promise import guarantee
     from hushgrad.theory.resistance import resistances
     from hushgrad.theory.result import Exposure, Guarantee
-    from hushgrad.theory.revealed import check_revealed, numbers_revealed, share_revealed
+    from hushgrad.theory.revealed import (
+        Revealed,
+        check_revealed,
+        numbers_revealed,
+        share_revealed,
+    )
 
 __all__ = [
+    "WEAKNESSES",
     "Exposure",
     "Guarantee",
+    "Held",
     "Ledger",
+    "OwnNumbers",
+    "Revealed",
     "RowBound",
+    "Setting",
+    "Weakness",
     "advantage",
     "check_revealed",
     "delta",
     "epsilon",
     "guarantee",
     "huber_row",
+    "judge",
     "logistic_row",
     "mean_row",
     "numbers_revealed",
@@ -34,17 +55,19 @@ __all__ = [
     "ridge_row",
     "share_revealed",
     "tradeoff",
+    "weaknesses",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "bounds": "RowBound huber_row logistic_row mean_row ridge_row",
+        "exposure": "WEAKNESSES Held OwnNumbers Setting Weakness judge weaknesses",
         "gaussian_dp": "advantage delta epsilon tradeoff",
         "promise": "guarantee",
         "ledger": "Ledger",
         "result": "Exposure Guarantee",
         "resistance": "resistances",
-        "revealed": "check_revealed numbers_revealed share_revealed",
+        "revealed": "Revealed check_revealed numbers_revealed share_revealed",
     },
 )

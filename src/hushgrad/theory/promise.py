@@ -50,7 +50,7 @@ def guarantee(
     bound       the largest part of one row in the statistic, such as `hg.theory.logistic_row(1.0)`
     stages      stages of a run; a quadratic objective has one
     runs        runs on the same data
-    curvature   "newton": every stage masks new Hessians; "majorised": the run masks one matrix
+    curvature   "newton": every stage masks new Hessians; "fixed": the run masks one matrix
     coalition   agents that put their knowledge together. The result tells about every other agent.
                 None: the result tells about `agent`, against an outsider and against the worst
                 coalition of every size. Partners are i ± o, so every agent has the same numbers.

@@ -4,26 +4,83 @@ Masks hide which honest agent holds a row. They do not hide the sum over the hon
 stage reveals the sum of H_i, with d(d + 1)/2 numbers, and the sum of q_i, with d numbers. If these
 numbers are not far fewer than the n·d entries of the component's rows, an attacker can fit rows to
 the sums. A fixed curvature that majorises the Hessians reveals its matrix once, and then d numbers
-per stage. A staged run counts the numbers with these functions and refuses past a limit.
+per stage. A staged run counts the numbers with these functions and refuses past a limit
+(exposure.py).
+
+For a quadratic objective one stage reveals everything. Σ H_i and Σ q_i fix rows only up to a
+rotation, so there is no limit, except for a component with a single row: the row is then known up
+to its sign.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 from hushgrad.errors import PrivacyError
 
-type Curvature = Literal["newton", "majorised"]
+type Curvature = Literal["newton", "fixed"]
 
-CURVATURES = ("newton", "majorised")
+CURVATURES = ("newton", "fixed")
 MOST_SHARE = 0.1  # at n = 20, d = 4, seven stages (1.2) a crude fit still found 2 of 20 rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed:
+    """The numbers that the stages of a run reveal about the smallest honest component."""
+
+    dim: int
+    stages: int  # that really run
+    rows: int | None  # of the component, all its agents together; None: not known
+    curvature: Curvature = "newton"
+    is_quadratic: bool = False  # all f_i are: every stage reveals the same numbers
+
+    @property
+    def numbers(self) -> int:
+        stages = 1 if self.is_quadratic else self.stages
+        return numbers_revealed(self.dim, stages, curvature=self.curvature)
+
+    @property
+    def share(self) -> float | None:
+        """The numbers as a share of the entries of the rows; None if the rows are not known."""
+        return self.numbers / (self.rows * self.dim) if self.rows else None
+
+    @property
+    def summary(self) -> str:
+        stages = f"{self.stages} stage{'s' * (self.stages > 1)}"
+        reveal = f"{stages} reveal{'s' * (self.stages == 1)} {self.numbers} numbers about"
+        if self.rows is None:
+            return f"{reveal} honest rows whose number is not known"
+        share = "" if self.share is None else f", {100 * self.share:.3g} %"
+        return f"{reveal} {self.rows} honest rows of {self.dim} entries{share}"
+
+    def objection(self, limit: float = MOST_SHARE) -> str | None:
+        """The rule that the sums break, with the way out; None if they break none."""
+        if self.is_quadratic:
+            return _single(self) if self.rows is not None and self.rows < 2 else None
+        if self.share is not None and self.share <= limit:
+            return None
+        rule = (
+            f"the sums of a run may reveal at most {100 * limit:.3g} % of the entries of the "
+            f"honest rows, but {self.summary}."
+        )
+        return f"{rule} {_way_out(self, limit)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As `run.config` keeps it."""
+        return asdict(self) | {"numbers": self.numbers, "share": self.share}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Revealed:
+        return cls(**{f.name: told[f.name] for f in fields(cls)})
 
 
 def numbers_revealed(dim: int, stages: int, *, curvature: Curvature = "newton") -> int:
     """The numbers that the stages reveal about an honest component.
 
-    >>> numbers_revealed(4, 7), numbers_revealed(4, 7, curvature="majorised")
+    >>> numbers_revealed(4, 7), numbers_revealed(4, 7, curvature="fixed")
     (98, 38)
     """
     check_count("dim", dim)
@@ -56,26 +113,29 @@ def check_revealed(
     0.0245
     """
     share = share_revealed(rows=rows, dim=dim, stages=stages, curvature=curvature)
-    if share <= limit:
-        return share
-    numbers = numbers_revealed(dim, stages, curvature=curvature)
-    raise PrivacyError(
-        f"The sums of a run may reveal at most {limit:.3g} numbers per entry of the honest rows, "
-        f"but {stages} stages reveal {numbers} numbers about {rows} rows of {dim} entries: "
-        f"{share:.3g}. {_way_out(dim, stages, curvature, numbers, limit)}"
-    )
+    told = Revealed(dim=dim, stages=stages, rows=rows, curvature=curvature)
+    if (objection := told.objection(limit)) is not None:
+        raise PrivacyError(objection[0].upper() + objection[1:])
+    return share
 
 
-def _way_out(dim: int, stages: int, curvature: Curvature, numbers: int, limit: float) -> str:
+def _way_out(told: Revealed, limit: float) -> str:
     """What would bring the share below the limit."""
-    needed = math.ceil(numbers / (limit * dim)) if limit > 0 else math.inf
+    needed = math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
+    if told.rows is None:
+        return f"Declare honest_rows in [run] of the agents' files; {needed} or more are enough."
     rows = f"Have {needed} rows or more in the smallest honest component"
-    if curvature == "majorised" or stages == 1:
-        return f"{rows}, or use fewer stages." if stages > 1 else f"{rows}."
-    fewer = numbers_revealed(dim, stages, curvature="majorised")
+    if told.curvature == "fixed" or told.stages == 1:
+        return f"{rows}, or use fewer stages." if told.stages > 1 else f"{rows}."
+    fewer = numbers_revealed(told.dim, told.stages, curvature="fixed")
+    return f'{rows}, use fewer stages, or use curvature="fixed", which reveals {fewer} numbers.'
+
+
+def _single(told: Revealed) -> str:
     return (
-        f"{rows}, use fewer stages, or use a fixed majorising curvature, which reveals {fewer} "
-        "numbers."
+        "the sum of honest statistics hides rows only if it has at least two, but the smallest "
+        f"honest component has {told.rows}: the sum tells a single row up to its sign. Have more "
+        "rows in every pair of agents."
     )
 
 

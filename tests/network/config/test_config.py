@@ -17,6 +17,7 @@ from hushgrad.network.config import file as agentfile
 from hushgrad.network.config.file import load_config, parse_config, write_config
 from hushgrad.network.config.model import AgentConfig, Neighbour, RunConfig, parse_address
 from hushgrad.network.objective.objectives import Standardise
+from hushgrad.network.protocol.hello import differences, public_parts
 from hushgrad.schema.toml import to_toml
 
 
@@ -62,12 +63,29 @@ def test_the_example_is_read_as_it_says(tmp_path):
     assert west.address is None
     assert [partner.name for partner in config.partners] == ["south", "west"]
     assert isinstance(config.run.algorithm, hg.PDGNDS)
-    assert config.run.algorithm.stepsize == hg.stepsizes.constant(0.01)
+    assert config.run.algorithm.stepsize == hg.stepsizes.constant(0.001)
     assert config.run.algorithm.design == "recommended"
     assert (config.run.id, config.run.dim, config.run.seed) == ("trial-2026", 3, None)
     assert config.objective.file == tmp_path / "patients.csv"
     assert config.objective.n_agents == 3
     assert config.objective.standardise == Standardise(mean=(60.0, 5.0), scale=(15.0, 2.0))
+
+
+def test_the_file_accepts_weaknesses_by_name_and_other_agents_never_see_the_names():
+    accepting = parse_config(changed("agent", accept_exposure=["sums", "degree"]))
+    assert accepting.accept_exposure == {"sums", "degree"}
+    assert public_parts(accepting.run) == public_parts(parse_config(example()).run)
+    text = said(changed("agent", accept_exposure=["sum"]))
+    assert "accept_exposure" in text
+    assert '"sums"' in text
+    assert "curvature, degree, design" in text
+
+
+def test_honest_rows_are_part_of_what_all_agents_agree_on():
+    here, there = (parse_config(changed("run", honest_rows=n)).run for n in (300, 301))
+    assert here.honest_rows == 300
+    assert differences(public_parts(here), public_parts(there)) != ""
+    assert "honest_rows" in said(changed("run", honest_rows=0))
 
 
 def test_without_a_diameter_it_is_the_number_of_other_agents():

@@ -19,13 +19,14 @@ from hushgrad.masks import ZeroSum
 from hushgrad.network.config.model import HEARTBEAT, MAX_WAIT, is_loopback, parse_address
 from hushgrad.network.keys.identity import check_name
 from hushgrad.schema.places import Keys, Mistakes, shown
+from hushgrad.theory.exposure import WEAKNESSES
 
 type Table = Mapping[str, Any]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST = {
     "run": {"iterations": 1, "dim": 1, "n_agents": 2, "diameter": 1, "max_degree": 1,
-            "n_links": 1, "seed": 0},
+            "n_links": 1, "honest_rows": 1, "seed": 0},
     "agent": {"number": 0, "max_jumps": 0, "record_every": 1},
     "objective": {"regularisation": 0},
 }  # fmt: skip
@@ -64,6 +65,9 @@ def _check_agent(findings: Mistakes, own: Table) -> None:
             f"= {shown(metrics)} would show metrics to other machines: {host} is not loopback. Use "
             "127.0.0.1, or say expose_metrics = true.",
         )
+    for name in own.get("accept_exposure", []):
+        if name not in WEAKNESSES:
+            findings.add_choice(("agent", "accept_exposure"), name, "a weakness", WEAKNESSES)
     if own.get("heartbeat", HEARTBEAT) * 2 > own.get("max_wait", MAX_WAIT):
         findings.add(
             ("agent", "heartbeat"),

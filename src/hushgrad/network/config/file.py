@@ -62,6 +62,7 @@ def agent(
     record_every: int | None = None,
     metrics: str | None = None,
     expose_metrics: bool = False,
+    accept_exposure: list[str] | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
     log_format: Literal["text", "json"] = "text",
 ) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def agent(
         "metrics": None if metrics is None else parse_address(metrics),
         "log": LogConfig(level=log_level, format=log_format),
         "x0": None if x0 is None else tuple(map(float, x0)),
+        "accept_exposure": frozenset(accept_exposure or ()),
     }
 
 
@@ -95,6 +97,7 @@ def run(
     eta: float | None = None,
     n_links: int | None = None,
     scale: float | None = None,
+    honest_rows: int | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""

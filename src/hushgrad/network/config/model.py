@@ -71,6 +71,7 @@ class RunConfig:
     n_links: int | None = None  # links of the whole network, if links take turns
     stages: int | None = None  # 0: none; None: the design and the objective of an agent decide
     scale: float | None = None  # of gradients, for linear masks of stages; None: agents agree
+    honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -108,6 +109,7 @@ class AgentConfig:
     max_jumps: int | None = None  # of one neighbour, before the agent ends the run; None: any
     record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
+    accept_exposure: frozenset[str] = frozenset()  # names of hushgrad.theory.WEAKNESSES
     log: LogConfig = field(default_factory=LogConfig)
 
 

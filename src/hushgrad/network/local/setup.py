@@ -34,6 +34,7 @@ from hushgrad.network.objective.pytree_file import write_data
 from hushgrad.problems import Problem
 from hushgrad.schema.references import reference_to
 from hushgrad.simulate.request import RunRequest
+from hushgrad.theory.exposure import WEAKNESSES
 
 type Table = dict[str, Any]
 
@@ -162,6 +163,8 @@ def write_configs(
                 "durability": "process",
                 "record_every": int(request.samples[1]),
                 "x0": request.x0[0, j].tolist(),
+                # no deployment: `hg.run` has judged the run, and the seed is the study's
+                "accept_exposure": list(WEAKNESSES),
             },
             "objective": function_of(request.problem),
             "neighbour": [

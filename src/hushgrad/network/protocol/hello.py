@@ -185,7 +185,7 @@ def public_parts(run: RunConfig) -> dict[str, str]:
             name: repr(getattr(run, name))
             for name in (
                 "dim", "n_agents", "iterations", "tolerance", "diameter", "mixing", "max_degree",
-                "eta", "n_links",
+                "eta", "n_links", "honest_rows",
             )
         },
         **staged,

@@ -37,6 +37,7 @@ from hushgrad.network.state.sections import NOTHING, Section, encode_section, re
 
 FORMAT = 9
 LABEL = "run.json"
+BEGUN = "begun"
 STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
 SECRET = 32  # bytes
 MASK_KEY = 64  # bytes
@@ -76,7 +77,7 @@ class StateDirectory:
             self._adopt({"format": FORMAT, "run": run, "agent": agent})
             self.incarnation = self._count_start()
             self.secret = self._read_secret()
-            self._begun = path / "begun"
+            self._begun = path / BEGUN
             for n in (0, 1):
                 self._slots.append(_Slot(path / f"slot-{n}", sync=self._sync))
             self._slot = self._slots[1]  # the newer slot

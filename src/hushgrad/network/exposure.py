@@ -1,0 +1,96 @@
+"""A deployed agent judges its own exposure, before its first message.
+
+The judgement is `hushgrad.theory.exposure`, with the numbers of the agent's own objective at the
+start. They stay in this process: nothing here is sent. The deployed agent (deployed.py) refuses to
+start on a weakness that its file does not accept by name, and `hushgrad doctor` (ops/exposure.py)
+shows the whole judgement.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+
+from hushgrad.algorithms.base import Private
+from hushgrad.errors import PrivacyError
+from hushgrad.masks import MOST_QUADRATIC
+from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.state.journal import BEGUN
+from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
+
+log = logging.getLogger("hushgrad.agent")
+
+
+def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: bool) -> None:
+    """Refuse to begin a run with a weakness that the agent's file does not accept.
+
+    A run that has begun goes on: it was judged before.
+    """
+    if (config.state / BEGUN).exists():
+        return
+    setting = setting_of(config.run, is_quadratic=is_quadratic)
+    found = weaknesses(setting, own_numbers(config, setting, objective))
+    refused = [weakness for weakness in found if weakness.name not in config.accept_exposure]
+    if refused:
+        names = [*sorted(config.accept_exposure), *(weakness.name for weakness in refused)]
+        lines = (
+            f"{config.name} does not start, because others could learn more about its data than "
+            "the masks promise. Nothing was sent.",
+            *(f"  {weakness.name}: {weakness.text}" for weakness in refused),
+            "Correct the settings, or accept the weaknesses by name in [agent]: "
+            f"accept_exposure = {json.dumps(names)}.",
+        )
+        raise PrivacyError("\n".join(lines))
+    if found:
+        names = ", ".join(weakness.name for weakness in found)
+        log.warning("accepted exposure: %s", names, extra={"event": "exposure"})
+
+
+def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
+    """The public facts of the run."""
+    algorithm = run.algorithm
+    is_masked = isinstance(algorithm, Private) and algorithm.masking is not None
+    return Setting(
+        algorithm=algorithm,
+        n_agents=run.n_agents,
+        dim=run.dim,
+        is_quadratic=is_quadratic,
+        stages=len(run.lengths),
+        sizes=algorithm.mask_sizes(run.dim, run.eta) if is_masked else None,
+        is_seeded=run.seed is not None,
+    )
+
+
+def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | None) -> OwnNumbers:
+    """This agent's numbers; without an objective, those that the file tells."""
+    curvature = gradient = rows = None
+    if objective is not None:
+        rows = objective.rows
+        if setting.masks is not None:
+            curvature, gradient = _sizes(config.run, objective)
+    declared = config.run.honest_rows
+    counts = [n for n in (rows, None if setting.masks is None else declared) if n is not None]
+    return OwnNumbers(
+        number=config.number,
+        neighbours=[neighbour.number for neighbour in config.neighbours],
+        curvature=curvature,
+        gradient=gradient,
+        rows=max(counts, default=None),
+    )
+
+
+def _sizes(run: RunConfig, objective: Objective) -> tuple[float | None, float]:
+    """A bound of ‖H_i‖, and the largest entry of g_i and q_i, at the start."""
+    start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+    g = objective.gradient(start)
+    largest = float(np.abs(g).max())
+    if run.dim > MOST_QUADRATIC or (objective.newton is None and objective.majorised is None):
+        return None, largest
+    curves = [curve for curve in (objective.newton, objective.majorised) if curve is not None]
+    every = [curve(start, None) for curve in curves]
+    q = g - every[0] @ start
+    norm = max(float(np.linalg.norm(H, 2)) for H in every)
+    return norm, max(largest, float(np.abs(q).max()))

@@ -1,0 +1,131 @@
+"""The judgement of a simulated run: hushgrad.theory.exposure, on the agents that matter.
+
+`run` calls `judge_run` before it starts an engine. A simulation has no secrets of its own, so its
+seed is no weakness, and a run without masks promises nothing that could be weak. An agent alone
+sends nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.masking import mask_sizes
+from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.errors import PrivacyError
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.problems.rows import count_rows
+from hushgrad.theory.exposure import (
+    OwnNumbers,
+    Setting,
+    Weakness,
+    check_accepted,
+    count_revealed,
+    weaknesses,
+)
+from hushgrad.theory.revealed import Revealed
+
+MOST_GRADIENTS = 1000  # agents whose gradients are evaluated for the judgement
+
+type Floats = NDArray[np.float64]
+
+
+def judge_run(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    stages: int,
+    trial: int,
+    x0: Floats,
+    accepted: object = (),
+) -> tuple[list[str], Revealed | None]:
+    """Warnings about weaknesses that are not accepted, and the count of what stages reveal.
+
+    stages    that really run; 0: none
+    trial     the trial whose data count
+    x0        (agents, d)
+
+    Raises PrivacyError if the sums over honest agents reveal too much.
+    """
+    names = check_accepted(accepted)
+    if not isinstance(algorithm, Private):
+        return [], None
+    setting = Setting(
+        algorithm=algorithm,
+        n_agents=network.n_agents,
+        dim=problem.dim,
+        is_quadratic=problem.is_quadratic,
+        stages=stages,
+        sizes=None if algorithm.masking is None else mask_sizes(algorithm, network, problem.dim),
+    )
+    only = None if problem.n_trials is None else trial
+    rows = honest_rows(setting, problem, only) if stages else None
+    told = count_revealed(setting, rows)
+    if setting.masks is None or network.n_agents == 1:
+        return [], told
+    largest = _largest_gradient(setting, problem, only, x0)
+    found = {
+        weakness.name: weakness
+        for number in reversed(_weakest_places(setting, network))
+        for weakness in weaknesses(
+            setting,
+            OwnNumbers(
+                number=number,
+                neighbours=_neighbours(network, number),
+                curvature=problem.smoothness(),
+                gradient=largest,
+                rows=rows,
+            ),
+        )
+        if weakness.name not in names
+    }
+    if "sums" in found and rows is not None:
+        raise PrivacyError(_with_way(found["sums"]))
+    return [_with_way(weakness) for weakness in found.values()], told
+
+
+def _with_way(weakness: Weakness) -> str:
+    return f'{weakness.text} To accept this, say accept_exposure=["{weakness.name}"].'
+
+
+def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> int | None:
+    """The rows of the smallest honest component; None where the problem's data are no rows."""
+    counts = [count_rows(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
+    known = sorted(n for n in counts if n is not None)
+    if len(known) < len(counts):
+        return None
+    return sum(known[: 1 if setting.masks is None else setting.masks.honest])
+
+
+def _weakest_places(setting: Setting, network: Network) -> list[int]:
+    """An agent that masks with neighbours only, and one with the fewest neighbours."""
+    graph, m = network.graph, network.n_agents
+    places = [int(np.argmin(graph.in_degree))]
+    if setting.masks is not None:
+        linked, me = graph.senders * m + graph.receivers, np.arange(m)
+        beyond = graph.in_degree == m - 1
+        for other in setting.masks.partner_table(m):
+            beyond |= ~np.isin(me * m + other, linked)
+        places += np.flatnonzero(~beyond)[:1].tolist()
+    return places
+
+
+def _neighbours(network: Network, number: int) -> list[int]:
+    graph = network.graph
+    return graph.senders[graph.receivers == number].tolist()
+
+
+def _largest_gradient(
+    setting: Setting, problem: Problem, trial: int | None, x0: Floats
+) -> float | None:
+    """The largest entry of g_i(x⁰) and of q_i = ∇f_i(0), if the judgement depends on it."""
+    if setting.masks is None or (setting.stages and setting.masks.linear >= 1):
+        return None
+    largest = 0.0
+    for i in range(min(problem.n_agents, MOST_GRADIENTS)):
+        gradient = problem.local_gradient(i, trial)
+        at = [x0[i]] if not x0[i].any() or not problem.is_quadratic else [x0[i], 0.0 * x0[i]]
+        largest = max(largest, *(float(np.abs(gradient(x)).max()) for x in at))
+    return largest
