@@ -68,7 +68,7 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
     """This agent's numbers; without an objective, those that the file tells."""
     curvature = gradient = rows = None
     if objective is not None:
-        rows = objective.rows
+        rows = objective.n_rows
         if setting.masks is not None:
             curvature, gradient = _sizes(config.run, objective)
     declared = config.run.honest_rows

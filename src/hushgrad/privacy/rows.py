@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.problems import Problem, autodiff
-from hushgrad.problems.rows import row_places
+from hushgrad.problems.row_places import row_places
 
 _LINEAR = 1e-9  # relative departure of a gradient from Hθ + q that counts as rounding
 

@@ -15,7 +15,7 @@ from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.problems.rows import count_rows
+from hushgrad.problems.row_places import count_rows
 from hushgrad.theory.exposure import (
     OwnNumbers,
     Setting,

@@ -31,7 +31,7 @@ from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.models import safeguarded
-from hushgrad.problems.rows import count_rows
+from hushgrad.problems.row_places import count_rows
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
@@ -96,7 +96,7 @@ class Objective:
     describe: str
     newton: Curve | None = None  # the Hessian, made safe for Newton steps
     majorised: Curve | None = None  # a bound of all Hessians
-    rows: int | None = None  # n_i; None: the data are no rows, or nobody told
+    n_rows: int | None = None  # n_i; None: the data are no rows, or nobody told
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -168,7 +168,7 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         data |= {"X": X, "y": y}
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
-    return replace(objective, rows=len(y))  # the data may have R in place of the rows
+    return replace(objective, n_rows=len(y))  # the data may have R in place of the rows
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
@@ -290,7 +290,7 @@ def _checked(
 
         return None if curve is None else curvature
 
-    return Objective(dim, gradient, describe, of(newton), of(majorised), count_rows(data))
+    return Objective(dim, gradient, describe, of(newton), of(majorised), n_rows=count_rows(data))
 
 
 def _seen(theta: Vector) -> Vector:
