@@ -22,9 +22,10 @@ type Integers = NDArray[np.int64]
 
 _NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a share cheaper
 
-# benchmarks/simulator/designs.py measured both limits.
+# benchmarks/simulator/designs.py measured the first limit, stability.py the second one.
 _TOO_SMALL = 2.0  # of λL / `quadratic`: above, attacks tell Hessians better than guesses do
-_TOO_LARGE = 0.25  # of `quadratic` / (1 − η): above, the iterates diverge on some networks
+_TOO_LARGE = 1.2  # of `quadratic` over its default: above, some draws diverge on some networks
+_ROUNDING = 1e-9  # a stepsize at the limit itself brings no warning
 
 
 def mask_sizes(algorithm: Private, network: Network, dim: int, scale: float | None = None) -> Sizes:
@@ -150,13 +151,13 @@ def mask_risks(algorithm: Algorithm, network: Network, problem: Problem) -> Iter
         return
     lam = float(algorithm.schedule.base(1.0))
     part = mask_sizes(algorithm, network, d).curvature * lam
-    if part and lam * problem.smoothness() > _TOO_SMALL * part:
+    if part and lam * problem.smoothness() > _TOO_SMALL * part * (1 + _ROUNDING):
         yield (
             f"quadratic masks of size {part:.2g} hide Hessians up to about {part / lam:.3g}, but "
             f"L = {problem.smoothness():.3g}. Use a stepsize of about "
             f"{part / problem.smoothness():.2g}, or a network with more links."
         )
-    if given and given > _TOO_LARGE * (1.0 - network.eta):
+    if given and given > _TOO_LARGE * algorithm.masking.quadratic_part(network.eta):
         yield (
             f"quadratic masks of size {given:.3g} may make the iterates diverge on a network with "
             f"1 − η = {1.0 - network.eta:.3g}. Leave quadratic out: it follows from η."
