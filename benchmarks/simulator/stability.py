@@ -8,7 +8,8 @@ G_i = λ (H_i + Q_i) it reads, beside constants,
 and it converges if and only if all its eigenvalues are below 1 in size. The eigenvalues are
 computed for drawn masks, splits and Hessians, on networks with weakly linked agents above all: an
 agent whose links weigh w_i in all holds a negative curvature up to about w_i, and 1 − η ≤ about
-w_i. One line for each network: the unstable draws, for each ratio of the masks' size to the default.
+w_i. One line for each network: the unstable draws, for each ratio of the masks' size to the
+default.
 """
 
 from __future__ import annotations

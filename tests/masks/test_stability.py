@@ -28,7 +28,7 @@ def test_the_whole_mask_of_an_agent_is_as_large_with_few_partners_as_with_many()
         algorithm = hg.PDGNDS(
             design="recommended", masks=masks, stepsize=hg.stepsizes.constant(1.0)
         )
-        c, Q = seeded_masks(algorithm, network, 1, seed=3, trials=range(300))
+        _, Q = seeded_masks(algorithm, network, 1, seed=3, trials=range(300))
         size = np.sqrt((Q**2).mean())
         assert size == pytest.approx(0.2 * (1 - network.eta), rel=0.05)  # 9000 numbers: ±1 %
 

@@ -16,6 +16,7 @@ from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.problems.rows import Grids
 
 type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
@@ -74,6 +75,12 @@ def _masks(
         np.subtract.at(total, high, share)  # an agent may be the higher one of several pairs
     c, Q = sizes.parts(total.swapaxes(0, 1))
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
+
+
+def mask_grids(algorithm: Private, network: Network, dim: int, scale: Floats) -> list[Grids]:
+    """Per trial, the grids of the masks with the units `scale` (trials,)."""
+    sizes = mask_sizes(algorithm, network, dim, 1.0)
+    return [Grids(sizes.linear_grid * unit, sizes.quadratic_grid) for unit in scale.tolist()]
 
 
 def masked_statistics(

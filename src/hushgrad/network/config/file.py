@@ -193,6 +193,7 @@ def function(
     hessian: str | None = None,
     curvature: str | None = None,
     majorised: str | None = None,
+    rows: str | None = None,
 ) -> dict[str, Any]:
     given = locals().copy()
     return given | {"file": given.pop("data")}
@@ -340,7 +341,7 @@ def _check_objective(findings: Mistakes, table: Table) -> None:
         return
     if "function" in table:
         check_call(findings, function, table, here, what="function")
-        for key in ("function", "hessian", "curvature", "majorised"):
+        for key in ("function", "hessian", "curvature", "majorised", "rows"):
             if key in table and not is_reference(table[key]):
                 findings.add(
                     (*here, key),
