@@ -1,9 +1,9 @@
 """`python -m benchmarks.simulator.designs`: the cost and the protection of PDG's privacy designs.
 
-Every design runs on the same random problems, networks and stepsizes. Three tables show the
-results: the iterations to a relative error of 1e-6 compared with the paper's design, and the error
-at the end; the size of quadratic masks up to which networks converge; and the error of an attacker
-who knows everything except one partner's share.
+Every design runs on the same random problems, networks and stepsizes. Two tables show the results:
+the iterations to a relative error of 1e-6 compared with the paper's design, and the error at the
+end; and the error of an attacker who knows everything except one partner's share. stability.py
+tells up to which size of quadratic masks networks converge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from hushgrad.errors import RiskWarning
 
 LAM_L = (0.03, 0.1, 0.3, 1.0)
 OF_GAP = (0.1, 0.2, 0.5, 1.0)  # λL / (1 − η)
-PARTS = (0.1, 0.2, 0.3, 0.5, 1.0)  # quadratic / (1 − η)
 LONGEST = 972_000  # iterations; a slower run counts as not converged
 EXACT = 1e-10
 EVERY = 5
@@ -164,36 +163,6 @@ def costs(lam_l: Sequence[float], of_gap: Sequence[float], chosen: list[str], **
                 )
 
 
-def graphs() -> dict[str, Any]:
-    g = hg.graphs
-    return {
-        "complete 3": g.complete(3), "complete 10": g.complete(10), "path 4": g.path(4),
-        "ring 6": g.ring(6), "ring 10": g.ring(10), "star 5": g.star(5), "star 10": g.star(10),
-        "star 30": g.star(30), "random 20": g.erdos_renyi(20, 0.25, seed=1),
-        "4-regular 30": g.random_regular(30, 4, seed=1), "grid 5×5": g.grid(5, 5),
-    }  # fmt: skip
-
-
-def held(trials: int) -> None:
-    """Print how many of `trials` problems with masks fail to contract at λL = 0.05."""
-    print("\nnot held, of", trials, "draws: quadratic / (1 − η) =", *PARTS)
-    for name, graph in graphs().items():
-        counts: list[int] = []
-        for part in PARTS:
-            problem, network = estimation(graph.n_agents, 2, trials), hg.Network(graph)
-            masks = Z(quadratic=part * (1 - network.eta))
-            algorithm = hg.PDGNDS(
-                design="recommended", masks=masks, stepsize=S.constant(0.05 / problem.smoothness())
-            )
-            run = hg.run(
-                algorithm, problem, network, iterations=6000, record_every=2000, trials=trials,
-                progress=False,
-            )  # fmt: skip
-            done = 1e-9 * np.linalg.norm(run.solution, axis=1)
-            counts.append(int((~(run.error[:, -1] < np.maximum(run.error[:, 1], done))).sum()))
-        print(f"  {name:14s} 1 − η = {1 - hg.Network(graph).eta:.3f} ", *counts, flush=True)
-
-
 def hidden(trials: int) -> None:
     """Print ‖share of one partner‖ over ‖g_i(θ*)‖ and ‖H_i‖; the mean of the others guesses H_i."""
     print("\nrelative error with one honest partner, median (10 % quantile)")
@@ -246,14 +215,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--of-gap", type=float, nargs="*", default=OF_GAP, help="λL / (1 − η)")
     parser.add_argument("--start", type=float, default=0.0, help="size of random starts x^0")
     parser.add_argument("--designs", choices=DESIGNS, nargs="+", default=list(DESIGNS))
-    tables = ("hidden", "held", "costs")
+    tables = ("hidden", "costs")
     parser.add_argument("--only", choices=tables, nargs="+", default=tables)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", RiskWarning)
     if "hidden" in options.only:
         hidden(options.trials)
-    if "held" in options.only:
-        held(options.trials)
     if "costs" in options.only:
         how = {"trials": options.trials, "start": options.start}
         costs(options.lam_l, options.of_gap, options.designs, **how)

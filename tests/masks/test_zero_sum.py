@@ -138,10 +138,12 @@ def test_masks_of_fixed_words_are_known():
 
 def test_the_quadratic_part_follows_the_networks_gap_unless_it_is_given():
     default, given_ = hg.masks.zero_sum(), hg.masks.zero_sum(quadratic=0.3)
-    assert default.sizes(1, lam=0.1, eta=0.6).curvature == pytest.approx(0.2 * 0.4 / 0.1)
+    assert default.sizes(1, lam=0.1, eta=0.6).curvature == pytest.approx(0.1 * 0.4 / 0.1)
     four = default.sizes(4, lam=0.1, eta=0.6)
-    assert four.quadratic == pytest.approx(0.2 * 0.4 / 0.1 * math.sqrt(0.51) / 2)
-    assert four.identity == pytest.approx(0.2 * 0.4 / 0.1 * 0.7)
+    assert four.quadratic == pytest.approx(0.1 * 0.4 / 0.1 * math.sqrt(0.51) / 2)
+    assert four.identity == pytest.approx(0.1 * 0.4 / 0.1 * 0.7)
+    sixteen = hg.masks.zero_sum(n_partners=16).sizes(1, lam=0.1, eta=0.6)
+    assert sixteen.curvature == pytest.approx(0.05 * 0.4 / 0.1)  # more shares, each of them smaller
     assert default.sizes(4, lam=0.1, eta=None) == Sizes(4, 10.0, 0.0)
     assert given_.sizes(1, lam=0.1, eta=0.6).curvature == pytest.approx(3.0)
 

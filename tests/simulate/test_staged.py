@@ -250,7 +250,7 @@ def test_other_data_with_the_same_masked_statistics_send_the_same_bits(kind, eng
             size = np.abs(mine).max()
             assert np.abs(moved[:, [0, 2, 4]]).max() == 0
             assert np.abs(moved[:, 1]).max() > 1e-3 * size
-            assert np.abs(moved.sum(axis=1)).max() < 1e-12 * size
+            assert not moved.sum(axis=1).any()  # rows are rounded one by one
         return sent[stage]
 
     tamper = NEIGHBOURS[neighbour]

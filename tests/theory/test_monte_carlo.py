@@ -217,25 +217,6 @@ def test_uniform_shares_of_the_same_size_break_the_formula():
 # ---- limits that docs/guarantee.md states
 
 
-def test_a_statistic_that_is_rounded_as_a_whole_tells_in_the_last_bit_of_the_sum():
-    """Rows that are rounded one by one leave the sum as it is; docs/guarantee.md asks for it."""
-    rng, grid = np.random.default_rng(0), 2.0**-20
-    rows = rng.uniform(-1, 1, (3, 10))  # two agents' rows, and the row that moves
-    moved = rng.uniform(-1, 1)
-
-    def on_grid(values):
-        return np.round(np.asarray(values) / grid).astype(np.int64)
-
-    differs = 0
-    for first, second in zip(rows[0], rows[1], strict=True):
-        at_i = on_grid(first + moved) + on_grid(second)
-        at_j = on_grid(first) + on_grid(second + moved)
-        differs += at_i != at_j
-        one_by_one = on_grid([first, moved]).sum() + on_grid([second]).sum()
-        assert one_by_one == on_grid([first]).sum() + on_grid([second, moved]).sum()
-    assert differs
-
-
 def test_stages_that_start_at_different_points_tell_where_a_row_is():
     """The sum of a logistic row's parts depends on θ, so i and j must start from one θ."""
     from hushgrad.problems.losses import logistic_gradient

@@ -15,15 +15,16 @@ from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
 from hushgrad.mixing import Network
+from hushgrad.problems.rows import Grids
 
 type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
 
 _NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a share cheaper
 
-# of `quadratic` / (1 − η), by benchmarks/simulator/designs.py: above, the iterates diverge on some
-# networks
-_TOO_LARGE = 0.25
+# of `quadratic` over its default, by benchmarks/simulator/stability.py: above, some draws diverge
+# on some networks
+_TOO_LARGE = 1.2
 
 
 def mask_sizes(algorithm: Private, network: Network, dim: int, scale: float | None = None) -> Sizes:
@@ -72,6 +73,12 @@ def _masks(
         np.subtract.at(total, high, share)  # an agent may be the higher one of several pairs
     c, Q = sizes.parts(total.swapaxes(0, 1))
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
+
+
+def mask_grids(algorithm: Private, network: Network, dim: int, scale: Floats) -> list[Grids]:
+    """Per trial, the grids of the masks with the units `scale` (trials,)."""
+    sizes = mask_sizes(algorithm, network, dim, 1.0)
+    return [Grids(sizes.linear_grid * unit, sizes.quadratic_grid) for unit in scale.tolist()]
 
 
 def masked_statistics(
@@ -134,7 +141,7 @@ def mask_risks(algorithm: Algorithm, network: Network) -> Iterator[str]:
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return
     given = algorithm.masking.quadratic
-    if given and given > _TOO_LARGE * (1.0 - network.eta):
+    if given and given > _TOO_LARGE * algorithm.masking.quadratic_part(network.eta):
         yield (
             f"quadratic masks of size {given:.3g} may make the iterates diverge on a network with "
             f"1 − η = {1.0 - network.eta:.3g}. Leave quadratic out: it follows from η."

@@ -49,12 +49,36 @@ class Statistic(NamedTuple):
 
 
 def statistic(
-    gradient: Callable[[Floats], Any], curve: Curve, x: Floats, before: Floats | None
+    gradient: Callable[[Floats], Any],
+    curve: Curve,
+    x: Floats,
+    before: Floats | None,
+    *,
+    about_start: bool = False,
 ) -> Statistic:
-    """The statistic of an agent at x; `before` is x one stage before."""
+    """The statistic of an agent at x; `before` is x one stage before.
+
+    about_start    q is the gradient at x itself, which `from_start` expects
+    """
     curved = curve(x, before)
     H = (curved + curved.T) / 2  # products round differently above and below the diagonal
-    return Statistic(H, np.asarray(gradient(x), np.float64) - H @ x)
+    g = np.asarray(gradient(x), np.float64)
+    return Statistic(H, g if about_start else g - H @ x)
+
+
+def is_about_start(algorithm: Private, *, is_quadratic: bool) -> bool:
+    """Whether the linear part that a stage masks is the gradient at its start.
+
+    With a fixed curvature a row's part of q_i = ∇f_i(θ_s) − H_i θ_s grows with θ_s, and no public
+    bound would hold for it. Its part of ∇f_i(θ_s) is bounded. A Newton curvature and a quadratic
+    f_i have a bounded q_i themselves (hushgrad.theory.bounds).
+    """
+    return algorithm.curvature == "fixed" and not is_quadratic
+
+
+def from_start(masked: Statistic, x: Floats) -> Statistic:
+    """H̃ and q̃ = g̃ − H̃ x of H̃ (…, d, d) and the masked gradient g̃ (…, d) at x (…, d)."""
+    return Statistic(masked.H, masked.q - (masked.H @ x[..., None])[..., 0])
 
 
 def covering(every: Statistic, x: Floats, lam: float) -> Floats:

@@ -24,10 +24,12 @@ units:
 
     c_ij,  one entry            σ = `linear` · scale, where `scale` covers every |q_i| and |g_i|;
                                 without a scale, λ c_ij has the size `linear`, in the units of θ
-    λ Q_ij,  as an operator     size `quadratic`, by default a part of the network's 1 − η
+    λ Q_ij,  as an operator     size `quadratic`, by default 0.2 (1 − η) / √n_partners
 
-The neighbours balance a curvature of −q at one agent only if λq is small against 1 − η; the default
-follows from this bound.
+The neighbours balance a curvature of −q at one agent only if λq is small against 1 − η. So the
+default bounds the whole mask of an agent, the sum of its shares: λ Q_i has the size 0.2 (1 − η),
+for any number of partners. Shares are Gaussian, so some Q_i are several times as large. With this
+default no draw of benchmarks/simulator/stability.py is unstable.
 A larger size hides more: given one honest partner, masks hide Hessians up to `quadratic`/λ and
 gradients at θ* up to σ. Masks do not hide the changes of the Hessian of an f_i that is not
 quadratic. An attacker who knows the rule could tell f_i from a mask that varied in time or depended
@@ -53,7 +55,7 @@ type Floats = NDArray[np.float64]
 type PairWords = Callable[[int], Words]  # n → the first n words of a pair's key stream
 
 MOST_QUADRATIC = 1024  # Q is dense, 8 MB here; a larger Q costs more than most objectives
-GAP_PART = 0.2  # quadratic / (1 − η): stable on every network of benchmarks/simulator/designs.py
+GAP_PART = 0.2  # size of λ Q_i / (1 − η): stable in every draw of benchmarks/simulator/stability.py
 _IDENTITY_PART = 0.7  # of the size of Q, for τI; W takes the rest of its square
 
 _EXACT = 2.0**53  # float64 holds every integer up to here
@@ -196,7 +198,7 @@ class ZeroSum:
     """Zero-sum masks, linear and quadratic, from pairwise keys."""
 
     linear: float = 1.0  # σ of an entry of c_ij, over the scale or over 1/λ
-    quadratic: float | None = None  # size of λ Q_ij; None: GAP_PART · (1 − η)
+    quadratic: float | None = None  # size of λ Q_ij; None: by the network's 1 − η
     n_partners: int = 4
     honest: int = 2  # agents of the smallest honest component, whose sums are counted
 
@@ -219,6 +221,14 @@ class ZeroSum:
         offsets = np.array(self.offsets(n_agents), np.int64)[:, None]
         return np.sort((np.arange(n_agents) + offsets) % n_agents, axis=0)
 
+    def quadratic_part(self, eta: float) -> float:
+        """The default of `quadratic` on a network with this η.
+
+        >>> round(zero_sum().quadratic_part(0.5), 12)
+        0.05
+        """
+        return GAP_PART * (1.0 - eta) / math.sqrt(self.n_partners)
+
     def sizes(
         self, dim: int, *, lam: float, eta: float | None, scale: float | None = None
     ) -> Sizes:
@@ -228,7 +238,7 @@ class ZeroSum:
         """
         part = self.quadratic
         if part is None:
-            part = 0.0 if eta is None or dim > MOST_QUADRATIC else GAP_PART * (1.0 - eta)
+            part = 0.0 if eta is None or dim > MOST_QUADRATIC else self.quadratic_part(eta)
         elif part > 0 and dim > MOST_QUADRATIC:
             raise AlgorithmError(
                 f"quadratic masks are dense d × d matrices, for d ≤ {MOST_QUADRATIC}, but "
@@ -262,7 +272,8 @@ def zero_sum(
 
     linear       standard deviation of an entry of c_ij, as a multiple of the scale of gradients;
                  without a scale of λ c_ij: above the largest step λ g_i(θ*), in the units of θ
-    quadratic    size of λ Q_ij: above λ L, and small against 1 − η; by default 0.2 (1 − η)
+    quadratic    size of λ Q_ij: above λ L, and small against 1 − η; by default
+                 0.2 (1 − η) / √n_partners, so 0.1 (1 − η) with four partners
     n_partners   number of partners of an agent; m − 1 or more makes every pair partners
     honest       number of agents, any agent itself included, that are assumed to be honest and
                  joined by pairs of partners. The sums over them are no secret: a run in stages

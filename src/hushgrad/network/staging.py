@@ -17,13 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.local import Local
-from hushgrad.agent.stages import Statistic, covering, statistic, within_stage
+from hushgrad.agent.stages import (
+    Statistic,
+    covering,
+    from_start,
+    is_about_start,
+    statistic,
+    within_stage,
+)
 from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
 from hushgrad.network.agreement import Agreement, agree
-from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.introduction import draws_of, introduce, local_agent
-from hushgrad.network.keys.masking import mask_of, masked_statistic
+from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.state.journal import StateDirectory
@@ -68,11 +75,31 @@ class Stages:
         return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Private
 
     def statistic(self, stage: int, start: Vector) -> Statistic:
-        """The statistic of this agent's objective: the only place that evaluates it in a stage."""
+        """The statistic of this agent's objective before the agents agree on a unit."""
+        return self._statistic(stage, start, about_start=False)
+
+    def _statistic(self, stage: int, start: Vector, *, about_start: bool) -> Statistic:
         assert isinstance(self.config.run.algorithm, Private)
         curve = self._objective.curvature(self.config.run.algorithm.curvature)
         before = self._before(stage)
-        return statistic(self._objective.gradient, curve, start, before)
+        return statistic(self._objective.gradient, curve, start, before, about_start=about_start)
+
+    def _masked(self, stage: int, start: Vector) -> Statistic:
+        """The masked statistic of this agent's objective: a sum of rounded rows where it can be."""
+        algorithm, agreement = self.config.run.algorithm, self.agreement
+        assert isinstance(algorithm, Private)
+        about_start = is_about_start(algorithm, is_quadratic=self._objective.is_quadratic)
+        grids, by_rows = mask_grids(self.config.run, agreement.scale), self._objective.rows
+        before = self._before(stage)
+        if by_rows is None or grids is None:
+            own = self._statistic(stage, start, about_start=about_start)
+        else:
+            own = Statistic(*by_rows(start, before, grids, algorithm.curvature == "fixed"))
+        starts = () if before is None else (before, start)
+        masked = masked_statistic(
+            self.config, agreement.shares, own, stage, agreement.scale, starts
+        )
+        return from_start(masked, start) if about_start else masked
 
     def _before(self, stage: int) -> Vector | None:
         """The start of the stage before."""
@@ -94,19 +121,14 @@ class Stages:
             )
         return exponent
 
-    def make(self, stage: int, start: Vector, own: Statistic | None = None) -> Begun:
+    def make(self, stage: int, start: Vector) -> Begun:
         """The stage, masked and kept in the state directory; makes it unless it has begun."""
         if stage not in self.begun:
-            config, agreement = self.config, self.agreement
-            if agreement.lacks_key:
+            config = self.config
+            if self.agreement.lacks_key:
                 raise _no_key(config)
-            own = self.statistic(stage, start) if own is None else own
-            before = self._before(stage)
-            starts = () if before is None else (before, start)
             try:
-                masked = masked_statistic(
-                    config, agreement.shares, own, stage, agreement.scale, starts
-                )
+                masked = self._masked(stage, start)
             except AlgorithmError as error:
                 raise AgentError(f"the masks of stage {stage}: {error}") from error
             begun = Begun(stage, start, masked)
@@ -166,7 +188,7 @@ async def prepare_stages(
     if known is None:  # local_agent has accepted the links
         state.store_links({**links, "scale": agreement.scale})
     if own is not None:
-        await compute(stages.make, 0, x0, own)
+        await compute(stages.make, 0, x0)
     for stage, begun in stages.begun.items():
         if stage:
             hub.starts.add(stage, begun.start)
@@ -181,11 +203,6 @@ async def prepare_stages(
 def _declared(run: RunConfig) -> float | None:
     """The unit of the masks of stages, if the run declares one."""
     return None if run.scale is None or not run.lengths else power_of_two(run.scale)
-
-
-def power_of_two(scale: float) -> float:
-    """The power of two from `scale` on."""
-    return 2.0 ** math.ceil(math.log2(scale))
 
 
 def _past(_: object) -> object:

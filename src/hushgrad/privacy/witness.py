@@ -33,9 +33,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.local import Local
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.masking import masked_statistics
+from hushgrad.agent.masking import mask_grids, masked_statistics
 from hushgrad.agent.rounds import Payload
-from hushgrad.agent.stages import Statistic, within_stage
+from hushgrad.agent.stages import Statistic, from_start, is_about_start, within_stage
 from hushgrad.algorithms.base import Private
 from hushgrad.algorithms.pdg_ds import PDGDS
 from hushgrad.algorithms.pdg_nds import PDGNDS
@@ -167,7 +167,12 @@ def _staged_gradient(run: Run, trial: int, agent: int) -> Callable[[Floats], Flo
     assert run.mask_scale is not None
     row = slice(trial, trial + 1)
     start = trace_of(run, trial)[:1]
-    every = statistics(run.problem, run.algorithm, run.trials[row], start, None)
+    grids = mask_grids(run.algorithm, run.network, run.problem.dim, run.mask_scale[row])
+    about_start = is_about_start(run.algorithm, is_quadratic=run.problem.is_quadratic)
+    every = statistics(
+        run.problem, run.algorithm, run.trials[row], start, None,
+        grids=grids, about_start=about_start,
+    )  # fmt: skip
     masked = masked_statistics(
         run.algorithm,
         run.network,
@@ -177,6 +182,7 @@ def _staged_gradient(run: Run, trial: int, agent: int) -> Callable[[Floats], Flo
         trials=run.trials[row],
         stage=0,
     )
+    masked = from_start(masked, start) if about_start else masked
     return Statistic(masked.H[0, agent], masked.q[0, agent]).gradient
 
 

@@ -2,7 +2,7 @@
 
 An agent's data is X (n, d), y (n,), weight (n,) and penalty (d,); huber's delta is a scalar. The
 data of all agents, which solutions and curvatures take, has a leading agent axis. `regression.py`
-makes problems of them.
+makes problems of them, and `rows.py` has the statistics of stages once more, row by row.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import optional
+from hushgrad.problems import rows
 from hushgrad.problems.checks import largest_gram_eigenvalue, least_squares
 from hushgrad.problems.newton import Point, minimise
+from hushgrad.problems.rows import RowSum
 
 type Vector = NDArray[np.float64]
 
@@ -157,7 +159,7 @@ def _newton(
 ) -> Vector:
     """Newton in NumPy; curvature(θ) is ∂²ℓ/∂(xᵀθ)², (m, n)."""
     agents = [{key: leaf[i] for key, leaf in data.items()} for i in range(len(data["X"]))]
-    rows = data["X"].reshape(-1, data["X"].shape[-1])
+    every = data["X"].reshape(-1, data["X"].shape[-1])
     penalty = np.diag(data["penalty"].sum(axis=0))
 
     def point(theta: Vector) -> Point:
@@ -167,7 +169,7 @@ def _newton(
         return Point(theta, values.sum(), np.abs(values).sum(), slopes.sum(axis=0), sizes.sum())
 
     def hessian(theta: Vector) -> Vector:
-        return rows.T @ (curvature(theta).reshape(-1, 1) * rows) + penalty
+        return every.T @ (curvature(theta).reshape(-1, 1) * every) + penalty
 
     return minimise(point, hessian, start)
 
@@ -181,8 +183,8 @@ def logistic_smoothness(data: Any) -> float:
 
 
 def squares_strong_convexity(data: Any) -> float:
-    rows = data["X"][data["weight"] > 0]
-    hessian = rows.T @ rows + np.diag(data["penalty"].sum(axis=0))
+    held = data["X"][data["weight"] > 0]
+    hessian = held.T @ held + np.diag(data["penalty"].sum(axis=0))
     return float(max(np.linalg.eigvalsh(hessian)[0], 0.0) / len(data["X"]))
 
 
@@ -201,6 +203,7 @@ class RowLoss:
     strong_convexity: Callable[[Any], float]
     curvature: Callable[[Any, Any, Any], Vector]  # of θ, θ a stage before or None, one agent's data
     majorised: Callable[[Any, Any, Any], Vector]  # the same at every θ, and never too small
+    rows: RowSum  # the statistic of a stage, as a sum of rounded rows
 
 
 SQUARES = RowLoss(
@@ -211,6 +214,7 @@ SQUARES = RowLoss(
     squares_strong_convexity,
     squares_curvature,
     squares_curvature,
+    rows.squares,
 )
 LOGISTIC = RowLoss(
     logistic,
@@ -220,6 +224,7 @@ LOGISTIC = RowLoss(
     smallest_penalty,
     logistic_curvature,
     logistic_majorised,
+    rows.logistic,
 )
 HUBER = RowLoss(
     huber,
@@ -229,6 +234,7 @@ HUBER = RowLoss(
     smallest_penalty,
     huber_curvature,
     squares_curvature,
+    rows.huber,
 )
 
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.problems.rows import RowSum
+
 type Floats = NDArray[np.float64]
 type Hessian = Callable[[Any, Any], Any]  # θ (d,), one agent's data → (d, d)
 type Curve = Callable[[Any, Any, Any], Any]  # θ, θ one stage before or None, data → (d, d)
@@ -25,10 +27,11 @@ _UNROLLED = 4  # entries of θ up to which products are written out for JAX
 
 
 class Curvature(NamedTuple):
-    """The curvatures from which a stage may choose; `majorised` is None where nobody knows one."""
+    """The curvatures from which a stage may choose; None where nobody knows one."""
 
     newton: Curve
     majorised: Curve | None
+    rows: RowSum | None = None  # the whole statistic, as a sum of rounded rows
 
 
 def safeguarded(hessian: Hessian) -> Curve:

@@ -17,6 +17,7 @@ from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
 from hushgrad.problems.data import AgentsData
 from hushgrad.problems.models import Curvature, Hessian, safeguarded
+from hushgrad.problems.rows import Grids
 from hushgrad.problems.shapes import check_output, infer_dim
 
 type Loss = Callable[[Any, Any], Any]  # θ (d,), one agent's data → scalar
@@ -117,12 +118,14 @@ class Problem:
     def curved(self) -> dict[str, Callable[..., Any]]:
         """The functions behind the curvatures, as [objective] of an agent's file names them.
 
-        `hessian` of θ and data; or `curvature` and `majorised` of θ, θ one stage before and data.
+        `hessian` of θ and data; or `curvature` and `majorised` of θ, θ one stage before and data,
+        and `rows`, a `RowSum`.
         """
         if self._given_curvature is None or self._given_hessian is not None:
             return {} if self._given_hessian is None else {"hessian": self._given_hessian}
-        newton, majorised = self._given_curvature
-        return {"curvature": newton} | ({} if majorised is None else {"majorised": majorised})
+        newton, majorised, rows = self._given_curvature
+        given = {"curvature": newton, "majorised": majorised, "rows": rows}
+        return {name: function for name, function in given.items() if function is not None}
 
     @cached_property
     def gradient_function(self) -> Gradient:
@@ -172,6 +175,19 @@ class Problem:
                 'curvature="newton", or hg.problems.logistic or huber.'
             )
         return lambda theta, before: np.asarray(curve(theta, before, data), np.float64)
+
+    def local_rows(
+        self, i: int, trial: int | None = None
+    ) -> Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]] | None:
+        """The statistic of agent i as a sum of rounded rows; None: f_i is no sum over rows.
+
+        A function of θ, of θ one stage before, of the grids and of `is_fixed`, to H and q.
+        """
+        rows = self._curvature.rows
+        if rows is None:
+            return None
+        data = self._agents.copy_of_agent(i, trial)
+        return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
         """f_i as a function from NumPy θ (d,) to a float, knowing the data of agent i only."""

@@ -103,7 +103,7 @@ def _problem(name: str, loss: RowLoss, data: dict[str, Any]) -> Problem:
         solution=loss.solution,
         smoothness=loss.smoothness,
         strong_convexity=loss.strong_convexity,
-        curvature=Curvature(loss.curvature, loss.majorised),
+        curvature=Curvature(loss.curvature, loss.majorised, loss.rows),
         quadratic=loss is losses.SQUARES,
         name=name,
     )

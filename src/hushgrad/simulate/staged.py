@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.masking import masked_statistics
+from hushgrad.agent.masking import mask_grids, masked_statistics
 from hushgrad.agent.stages import (
     LEADER,
     Statistic,
     covering,
+    from_start,
+    is_about_start,
     stage_lengths,
     statistic,
     within_stage,
@@ -26,6 +28,7 @@ from hushgrad.agent.stages import (
 from hushgrad.algorithms.base import Private
 from hushgrad.problems import Problem
 from hushgrad.problems.models import model_gradient, model_hessian, model_value
+from hushgrad.problems.rows import Grids
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import Metric, Outcome, RunRequest, Tamper
@@ -52,10 +55,17 @@ def simulate_stages(
         if s:  # all agents make their models at one point
             x = np.broadcast_to(x[:, LEADER : LEADER + 1], x.shape)
         held = np.where(alive[:, None, None], x, 0.0)  # a trial that has diverged runs on at 0
-        every = statistics(request.problem, algorithm, request.trials, held, before)
         if scale is None:
+            every = statistics(request.problem, algorithm, request.trials, held, before)
             scale = covering(every, held, float(algorithm.schedule.base(1.0)))
+        grids = mask_grids(algorithm, request.network, request.problem.dim, scale)
+        about_start = is_about_start(algorithm, is_quadratic=request.problem.is_quadratic)
+        every = statistics(
+            request.problem, algorithm, request.trials, held, before,
+            grids=grids, about_start=about_start,
+        )  # fmt: skip
         masked = masking(every, scale, s)
+        masked = from_start(masked, held) if about_start else masked
         outcome = _stage(request, s, begin, length, held, masked, driver)
         outcomes.append(_with_losses(outcome, alive))
         x, before = outcome.x, held
@@ -88,19 +98,32 @@ def statistics(
     trials: NDArray[np.int64],
     x: Floats,
     before: Floats | None,
+    *,
+    grids: Sequence[Grids] | None = None,
+    about_start: bool = False,
 ) -> Statistic:
-    """The statistics of every agent at x (trials, agents, d)."""
+    """The statistics of every agent at x (trials, agents, d).
+
+    With the grids of every trial, the statistics of problems that are sums over rows are sums of
+    rounded rows. Those of other problems are rounded when they are masked.
+    """
+    is_fixed = algorithm.curvature == "fixed"
     n, m, d = x.shape
     every = Statistic(np.empty((n, m, d, d)), np.empty((n, m, d)))
     alike = [range(n)] if problem.n_trials is None else [range(t, t + 1) for t in range(n)]
-    for rows in alike:  # trials that have the same problem
-        trial = None if problem.n_trials is None else int(trials[rows[0]])
+    for alike_trials in alike:  # trials that have the same problem
+        trial = None if problem.n_trials is None else int(trials[alike_trials[0]])
         for i in range(m):
             gradient = problem.local_gradient(i, trial)
-            curve = problem.local_curvature(i, trial, majorised=algorithm.curvature == "fixed")
-            for t in rows:
+            curve = problem.local_curvature(i, trial, majorised=is_fixed)
+            by_rows = None if grids is None else problem.local_rows(i, trial)
+            for t in alike_trials:
                 last = None if before is None else before[t, i]
-                every.H[t, i], every.q[t, i] = statistic(gradient, curve, x[t, i], last)
+                if by_rows is None or grids is None:
+                    found = statistic(gradient, curve, x[t, i], last, about_start=about_start)
+                else:
+                    found = by_rows(x[t, i], last, grids[t], is_fixed)
+                every.H[t, i], every.q[t, i] = found
     return every
 
 

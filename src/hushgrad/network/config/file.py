@@ -98,6 +98,8 @@ def run(
     n_links: int | None = None,
     scale: float | None = None,
     honest_rows: int | None = None,
+    row_norm: float | None = None,
+    row_target: float | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""
@@ -106,6 +108,8 @@ def run(
         "diameter": n_agents - 1 if diameter is None and tolerance is not None else diameter,
         "eta": None if eta is None else float(eta),
         "scale": None if scale is None else float(scale),
+        "row_norm": None if row_norm is None else float(row_norm),
+        "row_target": None if row_target is None else float(row_target),
     }
 
 
@@ -197,6 +201,7 @@ def function(
     hessian: str | None = None,
     curvature: str | None = None,
     majorised: str | None = None,
+    rows: str | None = None,
 ) -> dict[str, Any]:
     given = locals().copy()
     return given | {"file": given.pop("data")}
@@ -344,7 +349,7 @@ def _check_objective(findings: Mistakes, table: Table) -> None:
         return
     if "function" in table:
         check_call(findings, function, table, here, what="function")
-        for key in ("function", "hessian", "curvature", "majorised"):
+        for key in ("function", "hessian", "curvature", "majorised", "rows"):
             if key in table and not is_reference(table[key]):
                 findings.add(
                     (*here, key),

@@ -6,6 +6,7 @@ file.py makes them from `agent.toml`; every other part of the network side reads
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,8 @@ class RunConfig:
     stages: int | None = None  # 0: none; None: the design and the objective of an agent decide
     scale: float | None = None  # of gradients, for linear masks of stages; None: agents agree
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
+    row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
+    row_target: float | None = None  # the same of |y|
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -111,6 +114,11 @@ class AgentConfig:
     metrics: Address | None = None
     accept_exposure: frozenset[str] = frozenset()  # names of hushgrad.theory.WEAKNESSES
     log: LogConfig = field(default_factory=LogConfig)
+
+
+def power_of_two(scale: float) -> float:
+    """The power of two from `scale` on."""
+    return 2.0 ** math.ceil(math.log2(scale))
 
 
 def parse_address(text: str) -> Address:

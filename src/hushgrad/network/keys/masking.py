@@ -28,6 +28,7 @@ from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.keys.secret import WORDS, derive, keystream
 from hushgrad.network.protocol.announcements import Announcements
 from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens, Pair
+from hushgrad.problems.rows import Grids
 
 MASKS = "masks.json"  # in the state directory: the agent's own mask tokens at its first start
 
@@ -121,6 +122,12 @@ def masked_statistic(
     if mask is None or masks is None:
         return own
     return Statistic(*mask.statistic(own.H, own.q, masks[1]))
+
+
+def mask_grids(run: RunConfig, scale: float | None) -> Grids | None:
+    """The grids of the masks of a run; None if the run has no masks."""
+    masks = _masks(run, scale)
+    return None if masks is None else Grids(masks[1].linear_grid, masks[1].quadratic_grid)
 
 
 def needs_scale(run: RunConfig) -> bool:

@@ -32,6 +32,7 @@ from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
+from hushgrad.problems.rows import Grids
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
@@ -39,6 +40,8 @@ type ObjectiveKind = Literal[
     "least_squares", "ridge", "logistic", "huber", "rendezvous", "function"
 ]
 type Gradient = Callable[[Vector], Vector]
+# θ, θ one stage before or None, grids, whether the curvature is fixed → H (d, d), q (d,)
+type Rows = Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]]
 
 _LOSSES = {
     "least_squares": losses.SQUARES,
@@ -77,6 +80,7 @@ class ObjectiveSpec:
     hessian: str | None = None  # a reference as above: the Hessian of the function
     curvature: str | None = None  # or better, for stages: θ, θ one stage before, data → (d, d)
     majorised: str | None = None  # the same, of a bound of all Hessians
+    rows: str | None = None  # a function of the form of hushgrad.problems.rows
     source: Source = field(
         default=Source("agent", Path(), what="agent's file", raises=ConfigError), repr=False
     )  # the agent's file, for relative paths and messages
@@ -97,6 +101,9 @@ class Objective:
     newton: Curve | None = None  # the Hessian, made safe for Newton steps
     majorised: Curve | None = None  # a bound of all Hessians
     n_rows: int | None = None  # n_i; None: the data are no rows, or nobody told
+    rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
+    is_quadratic: bool = False
+    largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -125,10 +132,14 @@ def load_objective(
 
     `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
     """
-    if callable(spec):
-        name = getattr(spec, "__name__", type(spec).__name__)
-        newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
-        return _checked(dim, spec, name, newton)
+    if not callable(spec):
+        return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
+    name = getattr(spec, "__name__", type(spec).__name__)
+    newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
+    return _checked(dim, spec, name, newton)
+
+
+def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
     if spec.kind == "function":
         return _from_function(spec, dim)
     if spec.kind == "rendezvous":
@@ -154,21 +165,27 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         penalty[-1] = 0.0
     rows = f"{len(y)} rows, {len(block.labels) - 1} columns{' and intercept' * spec.intercept}"
     describe = f"{spec.kind} on {spec.file.name}: {rows}"
-    data: dict[str, Any] = {"weight": 1.0, "penalty": penalty}
     loss = _LOSSES[spec.kind]
-    if loss is losses.LOGISTIC:
-        data |= {"X": X, "y": _signs(block)}
-    elif loss is losses.HUBER:
-        data |= {"X": X, "y": y, "delta": spec.delta}
-    elif len(y) > dim:
-        # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy replace the rows
+    signs = _signs(block) if loss is losses.LOGISTIC else y
+    held = {"X": X, "y": signs, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
+    data = held
+    if loss is losses.SQUARES and len(y) > dim:
+        # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy stand for the rows
         triangle = np.linalg.qr(np.column_stack([X, y]), mode="r")
-        data |= {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
-    else:
-        data |= {"X": X, "y": y}
+        data = held | {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
-    return replace(objective, n_rows=len(y))  # the data may have R in place of the rows
+    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
+    by_rows = _bound(loss.rows, held)
+    # the data of `objective` may have R in place of the rows
+    return replace(objective, n_rows=len(y), rows=by_rows, largest_row=largest)
+
+
+def _bound(rows: Any, data: Any) -> Rows | None:
+    """The sum over the rows of this agent's data."""
+    if rows is None:
+        return None
+    return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
@@ -223,7 +240,8 @@ def _rendezvous(spec: ObjectiveSpec, dim: int) -> Objective:
     _check_dim(spec, len(position), dim)
     twice = safeguarded(lambda theta, _: 2 * np.eye(len(theta)))
     describe = f"rendezvous from {place}"
-    return _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
+    objective = _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
+    return replace(objective, largest_row=(float(np.linalg.norm(position)), 0.0))
 
 
 def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
@@ -237,10 +255,12 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
         newton = safeguarded(_with_data(spec, "hessian", spec.hessian))
     if spec.majorised is not None:
         majorised = load(spec.source, ("objective", "majorised"), spec.majorised)
+    rows = None if spec.rows is None else load(spec.source, ("objective", "rows"), spec.rows)
     if not spec.jax:
-        return _checked(
+        objective = _checked(
             dim, lambda theta: function(theta, data), spec.function, newton, majorised, data
         )
+        return replace(objective, rows=_bound(rows, data))
     from hushgrad.problems import autodiff
 
     try:
@@ -252,7 +272,8 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
     if newton is None:
         newton = safeguarded(autodiff.hessian_of(slope))
     describe = f"∇ of {spec.function}" if is_loss else spec.function
-    return _checked(dim, lambda theta: derived(theta, held), describe, newton, majorised, data)
+    objective = _checked(dim, lambda theta: derived(theta, held), describe, newton, majorised, data)
+    return replace(objective, rows=_bound(rows, data))
 
 
 def _with_data(spec: ObjectiveSpec, key: str, reference: str) -> Callable[[Any, Any], Any]:

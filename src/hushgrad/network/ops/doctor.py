@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from hushgrad.network.config.model import Address, AgentConfig, Neighbour, Partn
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.guarantee import guarantees
 from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.staging import check_stages
@@ -45,6 +47,7 @@ class Check:
     is_good: bool | None
     text: str
     verdict: str | None = None  # of the agent's exposure: held, accepted, refused or not judged
+    data: Mapping[str, Any] | None = None  # the numbers of the text, for JSON
 
 
 def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]:
@@ -74,6 +77,8 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
+    for name, is_good, text, numbers in guarantees(config, objective):
+        yield Check(name, is_good, text, data=numbers)
     position, own = None, None  # own: the last round of the journal, for `_neighbours`
     try:
         position = read_position(config.state)
