@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from hushgrad.errors import InputError
-from hushgrad.files.cache import cache_directory, cache_path, foreign_hands
+from hushgrad.files.cache import cache_directory, cache_path
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +55,3 @@ def test_a_cache_that_cannot_be_made_is_bad_input(base):
     (base / "hushgrad").write_text("a file")
     with pytest.raises(InputError, match=r"cannot be made: .* Set XDG_CACHE_HOME"):
         cache_directory()
-
-
-def test_a_file_is_judged_like_a_directory(base):
-    file = base / "code.so"
-    file.touch(0o600)
-    assert foreign_hands(file) is None
-    file.chmod(0o660)
-    assert foreign_hands(file) == "can be written by others (mode 0660)"

@@ -1,8 +1,8 @@
 """The user's cache: `$XDG_CACHE_HOME/hushgrad`, or `~/.cache/hushgrad`.
 
-The simulator keeps its compiled loops here, and `hushgrad run` what an interrupted study has done.
-Whoever can write here decides which code a simulation runs. So a directory of the cache is made for
-its user alone (0700), and one that belongs to somebody else, or that others can write, is refused.
+`hushgrad run` keeps the finished part of an interrupted study here. Whoever can write here decides
+what a resumed study reports. So a directory of the cache is made for its user alone (0700), and one
+that belongs to somebody else, or that others can write, is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cache_directory(*names: str) -> Path:
 def _make_private(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        objection = foreign_hands(directory)
+        objection = _foreign_hands(directory)
     except OSError as error:
         raise InputError(
             f"the cache '{directory}' cannot be made: {error.strerror}. Set XDG_CACHE_HOME to a "
@@ -48,11 +48,11 @@ def _make_private(directory: Path) -> None:
         )
 
 
-def foreign_hands(path: Path) -> str | None:
-    """Why others may have written a file or directory, or None. Asked before code is loaded."""
+def _foreign_hands(directory: Path) -> str | None:
+    """Why others may have written into a directory, or None."""
     if os.name != "posix":
         return None  # modes and owners say nothing there
-    found = path.stat()
+    found = directory.stat()
     if found.st_uid != os.geteuid():
         return f"belongs to user {found.st_uid}, not to user {os.geteuid()}"
     if found.st_mode & _OTHERS_WRITE:

@@ -2,7 +2,7 @@
 
 An agent's data is X (n, d), y (n,), weight (n,) and penalty (d,); huber's delta is a scalar. The
 data of all agents, which solutions and curvatures take, has a leading agent axis. `regression.py`
-makes problems of them, and native.c has their gradients once more.
+makes problems of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All agents at once in JAX: layout, compiled program, native loops.
+"""All agents at once in JAX: layout and compiled program.
 
 `hg.run` with `engine="stacked"` uses it.
 """

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from hushgrad.agent.view import AgentView, Slots
 from hushgrad.draws import ONCE, Stream
 from hushgrad.exchange import Array, Links, Matrix, Parcel, Pull, Push
-from hushgrad.simulate.stacked import native
 from hushgrad.simulate.stacked.constants import (
     Draw,
     LoopConstants,
@@ -24,7 +23,7 @@ from hushgrad.simulate.stacked.constants import (
     take,
     uniforms,
 )
-from hushgrad.simulate.stacked.products import interpret, written_out
+from hushgrad.simulate.stacked.products import write_products_out
 from hushgrad.simulate.stacked.sums import NeighbourSums, sum_slots
 
 
@@ -94,13 +93,7 @@ class StackedAgents(AgentView):
     def _draw_all(self) -> dict[Draw, tuple[Array, ...]]:
         """All fresh draws of this iteration."""
         constants, n = self.constants, self.constants.plan.n_agents
-        if constants.native_draws:
-            drawn = (native.uniforms(*part, self.counter) for part in constants.fresh)
-            return {
-                draw: tuple(next(drawn) for _ in range(1 if draw.links is None else 2))
-                for draw in constants.places
-            }
-        ((k0, k1, slots),) = constants.fresh
+        k0, k1, slots = constants.fresh
         every = self._hold(uniforms((k0, k1), (jnp.zeros_like(k0) + self.counter, slots)))
         return {
             draw: (every[place],) if draw.links is None else (every[place][:n], every[place][n:])
@@ -176,11 +169,9 @@ def _gradient(plan: Plan, x: Array, data: Any) -> Array:
     """(agents, d, trials) gradients; trials stay the last axis."""
     if plan.n_trials == 1:
         one = jax.tree.map(lambda leaf: leaf[..., 0], data) if plan.per_trial else data
-        if plan.listed:
-            return native.unflatten(native.gradients(plan.gradient, native.flatten(x), one))
         gradients = jax.vmap(plan.gradient)
         if plan.is_small:
-            return interpret(written_out, gradients, x[:, :, 0], one)[:, :, None]
+            return write_products_out(gradients, x[:, :, 0], one)[:, :, None]
         return gradients(x[:, :, 0], one)[:, :, None]
     over_trials = jax.vmap(plan.gradient, in_axes=(1, -1 if plan.per_trial else None), out_axes=1)
     return jax.vmap(over_trials)(x, data)

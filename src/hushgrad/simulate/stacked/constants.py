@@ -16,9 +16,9 @@ from jax import lax
 from hushgrad import draws as contract
 from hushgrad.draws import ONCE, PUBLIC, Stream
 from hushgrad.exchange import Array, Links
-from hushgrad.simulate.stacked import native
 
-_LANES = 8  # float64 numbers in a vector register
+_LANES = 8  # float64 numbers in the widest vector register; narrower ones hold a part of 8
+_SMALL = 2048  # agents · d · trials
 
 # A hundred operations each, which JAX traces once per shape and not in every place of a program.
 threefry, uniforms = jax.jit(contract.threefry), jax.jit(contract.uniforms)
@@ -43,12 +43,11 @@ class Plan:
     gradient: Any  # callable (theta (d,), data_i) → (d,)
     groups: int
     per_trial: bool
-    listed: bool  # sums over neighbours are native, see native.py
 
     @property
     def is_small(self) -> bool:
-        """Whether an iteration has so few numbers that calls and loops cost more than they do."""
-        return self.n_agents * self.dim * self.n_trials < native.NUMBERS
+        """Whether an iteration has so few numbers that loops cost more than they do."""
+        return self.n_agents * self.dim * self.n_trials < _SMALL
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class Prepared(NamedTuple):
 
     keys: tuple[tuple[Array, Array], ...]
     once: tuple[tuple[Array, ...], ...]
-    fresh: tuple[Address, ...]
+    fresh: Address
 
 
 class LoopConstants:
@@ -134,8 +133,6 @@ class LoopConstants:
         fresh = [d for d in needs.draws if not d.once]
         once = [d for d in needs.draws if d.once]
         self.places = self._places(fresh)
-        rows = max((place.stop for place in self.places.values()), default=0)
-        self.native_draws = native.draws(rows * plan.n_trials)
         self.prepared = prepared or Prepared(
             keys=tuple(self._make_key(*name) for name in needs.keys),
             once=tuple(self.values(draw) for draw in once),
@@ -157,20 +154,20 @@ class LoopConstants:
             rows += n
         return places
 
-    def _fresh(self, draws: list[Draw]) -> tuple[Address, ...]:
-        """Keys and slots of the fresh draws of an iteration: apart for native code, which fills an
-        array for each; else together, in whole vectors, since a remainder costs as much as one.
+    def _fresh(self, draws: list[Draw]) -> Address:
+        """Keys and slots of the fresh draws of an iteration, together, in whole vectors: a
+        remainder costs as much as a vector.
         """
         parts = [part for draw in draws for part in self._addresses(draw)]
-        if self.native_draws or not parts:
-            return tuple(parts)
+        if not parts:
+            return (jnp.zeros(0, jnp.uint32),) * 3
         rows = sum(part[0].shape[0] for part in parts)
         short = -rows % (_LANES // math.gcd(_LANES, self.plan.n_trials))
         k0, k1, slots = (
             jnp.pad(jnp.concatenate(words), ((0, short), (0, 0), (0, 0)))
             for words in zip(*parts, strict=True)
         )
-        return ((k0, k1, slots),)
+        return k0, k1, slots
 
     def _addresses(self, draw: Draw) -> list[Address]:
         """Key words (rows, 1, trials) and slot numbers (rows, 1, 1): of the agents, or of their own
@@ -210,10 +207,7 @@ class LoopConstants:
         """The same values, computed once: XLA would recompute threefry and gradients in every
         consumer.
         """
-        if not self.plan.listed:
-            return lax.optimization_barrier(values)
-        flat = jax.tree.map(native.flatten, values)
-        return jax.tree.map(native.unflatten, lax.optimization_barrier(flat))
+        return lax.optimization_barrier(values)
 
     def table(self, links: Links, name: str) -> Any:
         return self.args["tables"][links][name]

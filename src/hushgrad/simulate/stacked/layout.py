@@ -8,7 +8,7 @@ graph's in-degree) throughout a run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ GROUP = 16  # slots of a group
 _WASTE = 1.15  # slots that may be padding before one more bucket pays
 _BUCKETS = 6
 _DENSE_DEGREE = 16  # from this mean degree on, and …
-_DENSE, _DENSE_LISTED = 0.25, 0.6  # … on this part of all pairs, a dense product is faster
+_DENSE = 0.25  # … on this part of all pairs, a dense product is faster
 _DEGREES = 64  # distinct degrees considered as bucket widths
 
 
@@ -107,42 +107,26 @@ class Layout:
     tables: dict[str, Any] = field(repr=False)  # arrays that the compiled code reads
 
     @staticmethod
-    def of(
-        senders: Ints,
-        receivers: Ints,
-        n_agents: int,
-        order: Ints | None = None,
-        *,
-        listed: bool = False,
-    ) -> Layout:
+    def of(senders: Ints, receivers: Ints, n_agents: int, order: Ints | None = None) -> Layout:
         """Arcs j → i without self loops; `order` is the canonical order, by default the receivers'
-        buckets. `listed`: in-slots are a list, receiver by receiver, without padding (native code).
+        buckets.
         """
         into, out = Side.of(receivers, n_agents), Side.of(senders, n_agents)
         if order is None:
             order = into.order
         position = np.empty(n_agents, np.int64)
         position[order] = np.arange(n_agents)
-        first = None
-        if listed:
-            into = replace(into, arc=np.argsort(position[receivers], kind="stable"))
-            degree = np.bincount(receivers, minlength=n_agents)[order]
-            first = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
         flat = np.empty(len(senders), np.int64)
         real = out.arc >= 0
         flat[out.arc[real]] = np.flatnonzero(real)
         padded_in, padded_out = bool((into.arc < 0).any()), not real.all()
-        is_dense = (
-            len(senders) >= _DENSE_DEGREE * n_agents
-            and len(senders) >= (_DENSE_LISTED if listed else _DENSE) * n_agents**2
-        )
+        is_dense = len(senders) >= _DENSE_DEGREE * n_agents and len(senders) >= _DENSE * n_agents**2
         n_out = out.n_slots + int((padded_in or is_dense) and not padded_out)
         zero_row = int(np.argmin(real)) if padded_out else out.n_slots
         source = np.concatenate([_owners(out), np.zeros(n_out - out.n_slots, np.int64)])
         arc = np.where(into.arc < 0, 0, into.arc)
         none = into.arc < 0
         tables = {
-            "first": first,
             "neighbour": np.where(none, 0, position[senders[arc]] if len(arc) else 0).astype(
                 np.int32
             ),
@@ -155,7 +139,7 @@ class Layout:
             "dense": _square_table(senders, receivers, position, flat, zero_row)
             if is_dense
             else None,
-            "from_into": None if listed else _turn(into.order, position),
+            "from_into": _turn(into.order, position),
             "from_out": _turn(out.order, position),
         }
         return Layout(into, out, position, senders, receivers, n_out, flat, tables)

@@ -1,4 +1,4 @@
-"""Traced functions in which each agent's product, matrix times vector, is computed in another way.
+"""Traced functions in which each agent's product, matrix times vector, is written out term by term.
 
 XLA multiplies large matrices well; a batch of small ones it leaves to loops of their own, which
 cost more than the numbers in them.
@@ -17,26 +17,15 @@ from hushgrad.exchange import Array
 
 SHORT = 8  # products that are added up one by one
 
-# (A (agents, n, d), x (agents, n or d), whether x goes with A's rows) → Σ, None: leave it to XLA
-type Product = Callable[[Array, Array, bool], Array | None]
 
-
-def interpret(product: Product, function: Callable[..., Array], *arguments: Any) -> Array:
-    """`function` of the arguments, traced; `product` computes what it can."""
+def write_products_out(function: Callable[..., Array], *arguments: Any) -> Array:
+    """`function` of the arguments, traced; its products of few terms are written out."""
     traced = jax.make_jaxpr(function)(*arguments)
     if _has_custom_rules(traced.jaxpr):
         return function(*arguments)
     leaves = jax.tree.leaves(arguments)
-    (out,) = _evaluate(product, traced.jaxpr, traced.consts, leaves)
+    (out,) = _evaluate(traced.jaxpr, traced.consts, leaves)
     return out
-
-
-def written_out(A: Array, x: Array, by_rows: bool) -> Array | None:
-    """Σ_n A_n x_n term by term, if they are few: fused with what is around it."""
-    terms = range(x.shape[1])
-    if not 0 < len(terms) <= SHORT:
-        return None
-    return sum((A[:, n] if by_rows else A[:, :, n]) * x[:, n, None] for n in terms)
 
 
 def _has_custom_rules(jaxpr: Any) -> bool:
@@ -48,9 +37,7 @@ def _has_custom_rules(jaxpr: Any) -> bool:
     )
 
 
-def _evaluate(
-    product: Product, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]
-) -> list[Any]:
+def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
 
     def read(atom: Any) -> Any:
@@ -61,10 +48,9 @@ def _evaluate(
         primitive, parameters = equation.primitive, equation.params
         if primitive.name == "jit":
             inner = parameters["jaxpr"]
-            found = _evaluate(product, inner.jaxpr, inner.consts, given)
+            found = _evaluate(inner.jaxpr, inner.consts, given)
         elif (
-            primitive.name == "dot_general"
-            and (own := _own(product, given, parameters)) is not None
+            primitive.name == "dot_general" and (own := _written_out(given, parameters)) is not None
         ):
             found = [own]
         else:
@@ -74,12 +60,17 @@ def _evaluate(
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _own(product: Product, given: Sequence[Any], parameters: Any) -> Array | None:
-    """The product of every agent's matrix with its vector; None for any other product."""
+def _written_out(given: Sequence[Any], parameters: Any) -> Array | None:
+    """Σ_n A_n x_n, the product of every agent's matrix with its vector, term by term and so fused
+    with its surroundings; None for many terms and for any other product.
+    """
     (contracted, batch) = parameters["dimension_numbers"]
     order = (0, 1) if given[0].ndim == 3 else (1, 0)
     A, x = (given[n] for n in order)
     if batch != ((0,), (0,)) or (A.ndim, x.ndim) != (3, 2) or A.dtype != jnp.float64:
         return None
     (axis,) = contracted[order[0]]
-    return product(A, x, axis == 1) if axis in (1, 2) else None
+    terms = range(x.shape[1])
+    if axis not in (1, 2) or not 0 < len(terms) <= SHORT:
+        return None
+    return sum((A[:, n] if axis == 1 else A[:, :, n]) * x[:, n, None] for n in terms)

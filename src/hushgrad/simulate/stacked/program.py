@@ -29,7 +29,6 @@ from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.simulate.stacked import native
 from hushgrad.simulate.stacked.agents import StackedAgents
 from hushgrad.simulate.stacked.constants import (
     LoopConstants,
@@ -44,7 +43,8 @@ from hushgrad.simulate.stacked.recorder import Recorder
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
 
-# Wide vectors pay on AVX-512; multithreaded tiny dots cost five times their work.
+# The width is an upper bound: a machine without AVX-512 computes with its own, narrower vectors.
+# Multithreaded tiny dots cost five times their work.
 _OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": False}
 
 
@@ -126,12 +126,6 @@ class Program:
         self.traffic["recorded step" if isinstance(agent, Recorder) else "step"] = agent.traffic
         return state
 
-    def _packed(self, state: Any) -> Any:
-        return jax.tree.map(native.flatten, state) if self.plan.listed else state
-
-    def _unpacked(self, state: Any) -> Any:
-        return jax.tree.map(native.unflatten, state) if self.plan.listed else state
-
     def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
         x = self.algorithm.estimate(state)
         off = jnp.sqrt(((x - args["solution"]) ** 2).sum(1)).max(0)
@@ -147,23 +141,12 @@ class Program:
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = StackedAgents(constants, k)
-            state = self._step(agent, self._unpacked(carry[0]))
-            return self._packed(state), carry[1] + agent.awake
-
-        def twice(half: Any, carry: Any) -> Any:
-            # the second iteration takes the arrays that the first leaves, without a copy
-            return iterate(2 * half + 1, lax.optimization_barrier(iterate(2 * half, carry)))
+            state = self._step(agent, carry[0])
+            return state, carry[1] + agent.awake
 
         def sample(s: Any, carry: Any) -> Any:
             begin, end = k + s * stride, k + (s + 1) * stride
-            inner = (self._packed(carry[0]), carry[1])
-            if not self.plan.listed:
-                inner = lax.fori_loop(begin, end, iterate, inner)
-            else:
-                inner = lax.fori_loop(begin, jnp.minimum(begin + begin % 2, end), iterate, inner)
-                inner = lax.fori_loop((begin + 1) // 2, end // 2, twice, inner)
-                inner = lax.fori_loop(jnp.maximum(begin, end // 2 * 2), end, iterate, inner)
-            inner = (self._unpacked(inner[0]), inner[1])
+            inner = lax.fori_loop(begin, end, iterate, (carry[0], carry[1]))
             off, apart = self._metrics(args, inner[0])
             return (*inner, carry[2].at[s].set(off), carry[3].at[s].set(apart))
 
@@ -224,19 +207,14 @@ class Simulation:
     ):
         self.algorithm, self.network, self.trials = algorithm, network, trials
         graph = network.graph
-        listed = (
-            len(trials) == 1
-            and graph.n_agents * problem.dim >= native.NUMBERS
-            and native.is_available()
-        )
-        one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents, listed=listed)
+        one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents)
         self.order, self.position = one_hop.into.order, one_hop.position
         self.layouts = {Links.GRAPH: one_hop}
         two_hop = None
         if algorithm.links is Links.TWO_HOP:
             two_hop = graph.two_hop()
             self.layouts[Links.TWO_HOP] = Layout.of(
-                two_hop.senders, two_hop.receivers, graph.n_agents, self.order, listed=listed
+                two_hop.senders, two_hop.receivers, graph.n_agents, self.order
             )
         self.plan = Plan(
             sides=tuple(
@@ -249,7 +227,6 @@ class Simulation:
             gradient=problem.gradient_function,
             groups=len(problem.groups),
             per_trial=problem.n_trials is not None,
-            listed=listed,
         )
         self.program = _program(algorithm, self.plan)
         self.prepared: Prepared | None = None  # once a state is there to prepare for

@@ -1,12 +1,11 @@
 """Sums over each agent's neighbours: the products A u of the stacked simulator.
 
 `StackedAgents` answers exchanges with them, the recorder adds up messages with them. The same sum
-is formed in one of three ways: slot by slot in XLA, by native code, or as a dense product.
+is formed in one of two ways: slot by slot, or as a dense product.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from hushgrad.exchange import Array, Columns, Links, Matrix, Public, Shares, Square
-from hushgrad.simulate.stacked import native
 from hushgrad.simulate.stacked.constants import LoopConstants, take
 from hushgrad.simulate.stacked.layout import GROUP, UNROLLED
 
@@ -59,8 +57,6 @@ class NeighbourSums:
         private = any(isinstance(matrix, Shares) for matrix, _ in parts)
         if dense is not None and self._constants.plan.n_trials == 1 and not private:
             return self._apply_dense(parts, links, dense, plain)
-        if self._constants.plan.listed:
-            return self._apply_native(parts, links, plain)
         neighbour = self._constants.table(links, "neighbour")
         entry = self._constants.table(links, "entry")
         vector = parts[0][1]
@@ -84,32 +80,9 @@ class NeighbourSums:
             total = total + self.own(matrix, vector)
         return total if plain is None else total + plain
 
-    def _apply_native(self, parts: Parts, links: Links, plain: Array | None) -> Array:
-        """The sum of `_apply` by native code: a public and a private matrix in each pass."""
-        args, total = self._constants.args, plain
-        public = [
-            (args["own"][A.name], args["receiving"][links, A.name], u)
-            for A, u in parts
-            if isinstance(A, Public)
-        ]
-        private = [(A.own, A.out, u) for A, u in parts if isinstance(A, Columns)]
-        for at_links, at_senders in itertools.zip_longest(public, private):
-            total = native.mix(self._list(links), public=at_links, private=at_senders, plain=total)
-        for own, out in (u for A, u in parts if isinstance(A, Shares)):
-            total = self.collect(out, own if total is None else total + own, links)
-        return total
-
-    def _list(self, links: Links) -> dict[str, Array]:
-        """The list of neighbours that native code reads."""
-        names = ("first", "neighbour", "entry")
-        return {name: self._constants.table(links, name) for name in names}
-
     def collect(self, messages: Array, own: Array, links: Links) -> Array:
         """`own` (agents, d, trials), plus the messages (out-slots, d, trials) to each agent."""
         entry = self._constants.table(links, "entry")
-        if self._constants.plan.listed:
-            by_entry = {**self._list(links), "neighbour": entry}
-            return native.mix(by_entry, public=(None, None, messages), plain=own)
         received = sum_slots(
             self._constants.buckets(links, out=False),
             lambda cut: take(messages, cut(entry)),
