@@ -21,6 +21,7 @@ def cores() -> list[int]:
 def describe() -> dict[str, Any]:
     return {
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "instructions": instruction_set(),
         "cores": len(cores()),
         "memory_gb": _memory_gb(),
         "system": f"{platform.system()} {platform.release()}",
@@ -28,6 +29,13 @@ def describe() -> dict[str, Any]:
         **{name: _version(name) for name in ("hushgrad", "jax", "jaxlib", "numpy")},
         "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }
+
+
+def instruction_set() -> str:
+    """The widest vector instructions of the processor, by name."""
+    flags = (_field("/proc/cpuinfo", "flags") or _field("/proc/cpuinfo", "Features") or "").split()
+    known = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "asimd": "NEON"}
+    return next((name for flag, name in known.items() if flag in flags), platform.machine())
 
 
 def _field(file: str, name: str) -> str | None:

@@ -30,7 +30,7 @@ class Table:
 def headline(results: dict[str, Any]) -> str:
     m = results["machine"]
     return (
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "
+        f"{m['cpu']} with {m['instructions']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "
         f"Python {m['python']}, jax {m['jax']}, numpy {m['numpy']}; "
         f"hushgrad {m['hushgrad']}, {results['date'][:10]}."
     )

@@ -1,7 +1,8 @@
 /* The limit: hand-written PDG-DS and PDG-NDS with the simulator's draws, for one shape.
 
    benchmarks/simulator/limit.py compiles this file with -DDIM=d -DROWS=s (least squares) or -DDIM=d
-   -DLOGISTIC, because XLA also knows its shapes. Agents' vectors are rows. Links are sorted by
+   -DLOGISTIC, because XLA also knows its shapes, and with -DWIDTH=8 and -DWIDTH=4 doubles in a vector:
+   the faster code is the limit. Agents' vectors are rows. Links are sorted by
    receiver. Draws lie sender by sender in whole vectors. The sender's step contains the factor
    1 / sum of the shares. An iteration has two phases:
        phase 1, per sender j:    draws, gradient, h_j = lambda_j g_j / sum of its shares
@@ -13,20 +14,21 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __AVX512F__
+#if WIDTH == 8 && defined __AVX512F__
+#define AVX512
 #include <immintrin.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 64")
-enum { LANES = 16, MOST_THREADS = 64 };
+enum { LANES = 16, PARTS = LANES / WIDTH, MOST_THREADS = 64 }; /* PARTS: vectors in LANES doubles */
 enum { DS, LAZY, SQUARE };
 
 /* Loads need no alignment, because rows of ten numbers are not aligned. */
-typedef double V8 __attribute__((vector_size(64), aligned(8)));
+typedef double V __attribute__((vector_size(8 * WIDTH), aligned(8)));
 typedef double V4 __attribute__((vector_size(32), aligned(8)));
 typedef double V2 __attribute__((vector_size(16), aligned(8)));
-typedef uint32_t U16 __attribute__((vector_size(64), aligned(4)));
+typedef uint32_t U __attribute__((vector_size(8 * WIDTH), aligned(4))); /* 2 WIDTH words */
 #define AT(type, p) (*(const type *)(p))
 
 /* Every field has eight bytes. benchmarks/simulator/limit.py fills the fields in this order. */
@@ -51,9 +53,23 @@ typedef struct {
 
 /* ---- draws ---- */
 
-/* Sixteen uniforms in (0, 1], Threefry-2x32-20 of (k, slot). */
-INLINE void draw(U16 a, U16 b, U16 slot, uint32_t k, V8 *restrict u) {
-  U16 c = a ^ b ^ 0x1BD11BDAu, x = a + k, y = b + slot;
+#ifdef AVX512 /* gcc 12 converts vectors of uint32 piece by piece */
+INLINE V low(U x) { return _mm512_cvtepu32_pd(_mm512_castsi512_si256((__m512i)x)); }
+INLINE V high(U x) { return _mm512_cvtepu32_pd(_mm512_extracti64x4_epi64((__m512i)x, 1)); }
+#else
+/* Doubles of words: the word is the end of the mantissa of 2^52 + word. */
+typedef uint32_t Half __attribute__((vector_size(4 * WIDTH), aligned(4)));
+typedef uint64_t Long __attribute__((vector_size(8 * WIDTH), aligned(8)));
+INLINE V doubles(Half x) {
+  return (V)(__builtin_convertvector(x, Long) | 0x4330000000000000u) - 0x1p52;
+}
+INLINE V low(U x) { return doubles(AT(Half, &x)); }
+INLINE V high(U x) { return doubles(AT(Half, (uint32_t *)&x + WIDTH)); }
+#endif
+
+/* 2 WIDTH uniforms in (0, 1], Threefry-2x32-20 of (k, slot). */
+INLINE void draw(U a, U b, U slot, uint32_t k, V *restrict u) {
+  U c = a ^ b ^ 0x1BD11BDAu, x = a + k, y = b + slot;
 #define ROUND(r) x += y; y = (y << r) | (y >> (32 - r)); y ^= x;
 #define EVEN ROUND(13) ROUND(15) ROUND(26) ROUND(6)
 #define ODD ROUND(17) ROUND(29) ROUND(16) ROUND(24)
@@ -63,21 +79,13 @@ INLINE void draw(U16 a, U16 b, U16 slot, uint32_t k, V8 *restrict u) {
   ODD  x += b; y += c + 4;
   EVEN x += c; y += a + 5;
   y = (y >> 11) + 1;
-#ifdef __AVX512F__ /* gcc 12 converts vectors of uint32 piece by piece */
-  __m512i p = (__m512i)x, q = (__m512i)y;
-  u[0] = _mm512_cvtepu32_pd(_mm512_castsi512_si256(p)) * 0x1p-32 +
-         _mm512_cvtepu32_pd(_mm512_castsi512_si256(q)) * 0x1p-53;
-  u[1] = _mm512_cvtepu32_pd(_mm512_extracti64x4_epi64(p, 1)) * 0x1p-32 +
-         _mm512_cvtepu32_pd(_mm512_extracti64x4_epi64(q, 1)) * 0x1p-53;
-#else
-  for (int l = 0; l < LANES; l++) ((double *)u)[l] = x[l] * 0x1p-32 + y[l] * 0x1p-53;
-#endif
+  u[0] = low(x) * 0x1p-32 + low(y) * 0x1p-53;
+  u[1] = high(x) * 0x1p-32 + high(y) * 0x1p-53;
 }
 
 INLINE void draw_block(const Run *run, int64_t block, uint32_t k) {
-  for (int64_t e = run->block_draw[block]; e < run->block_draw[block + 1]; e += LANES)
-    draw(AT(U16, run->key0 + e), AT(U16, run->key1 + e), AT(U16, run->slot + e), k,
-         (V8 *)(run->u + e));
+  for (int64_t e = run->block_draw[block]; e < run->block_draw[block + 1]; e += 2 * WIDTH)
+    draw(AT(U, run->key0 + e), AT(U, run->key1 + e), AT(U, run->slot + e), k, (V *)(run->u + e));
 }
 
 typedef struct { double base, decay; } Stepsize;
@@ -130,15 +138,15 @@ static void divide(void (*part)(const void *, int64_t, int64_t, int, Barrier *),
 
 #ifndef LOGISTIC
 
-/* ---- rows of DIM numbers in registers: eights, then four, two, one ---- */
+/* ---- rows of DIM numbers in registers: vectors, then four, two, one ---- */
 
-enum { N8 = DIM / 8, N4 = DIM % 8 / 4, N2 = DIM % 4 / 2, N1 = DIM % 2 };
-enum { AT4 = 8 * N8, AT2 = AT4 + 4 * N4, AT1 = DIM - 1 };
-typedef struct { V8 eight[N8 ? N8 : 1]; V4 four; V2 two; double one; } Row;
+enum { NV = DIM / WIDTH, N4 = DIM % WIDTH / 4, N2 = DIM % 4 / 2, N1 = DIM % 2 };
+enum { AT4 = WIDTH * NV, AT2 = AT4 + 4 * N4, AT1 = DIM - 1 };
+typedef struct { V wide[NV ? NV : 1]; V4 four; V2 two; double one; } Row;
 
 /* r += f p */
 INLINE void add(Row *r, double f, const double *p) {
-  UNROLL for (int i = 0; i < N8; i++) r->eight[i] += f * AT(V8, p + 8 * i);
+  UNROLL for (int i = 0; i < NV; i++) r->wide[i] += f * AT(V, p + WIDTH * i);
   if (N4) r->four += f * AT(V4, p + AT4);
   if (N2) r->two += f * AT(V2, p + AT2);
   if (N1) r->one += f * p[AT1];
@@ -146,7 +154,7 @@ INLINE void add(Row *r, double f, const double *p) {
 
 INLINE Row times(double f, const double *p) {
   Row r;
-  UNROLL for (int i = 0; i < N8; i++) r.eight[i] = f * AT(V8, p + 8 * i);
+  UNROLL for (int i = 0; i < NV; i++) r.wide[i] = f * AT(V, p + WIDTH * i);
   if (N4) r.four = f * AT(V4, p + AT4);
   if (N2) r.two = f * AT(V2, p + AT2);
   if (N1) r.one = f * p[AT1];
@@ -154,19 +162,27 @@ INLINE Row times(double f, const double *p) {
 }
 
 INLINE void put(double *p, double f, const Row *r) {
-  UNROLL for (int i = 0; i < N8; i++) *(V8 *)(p + 8 * i) = f * r->eight[i];
+  UNROLL for (int i = 0; i < NV; i++) *(V *)(p + WIDTH * i) = f * r->wide[i];
   if (N4) *(V4 *)(p + AT4) = f * r->four;
   if (N2) *(V2 *)(p + AT2) = f * r->two;
   if (N1) p[AT1] = f * r->one;
 }
 
+#if WIDTH == 8
+INLINE V4 fold(V t) {
+  return __builtin_shufflevector(t, t, 0, 1, 2, 3) + __builtin_shufflevector(t, t, 4, 5, 6, 7);
+}
+#else
+INLINE V4 fold(V t) { return t; }
+#endif
+
 /* Four partial sums of p · x. */
 INLINE V4 product(const double *p, const double *x) {
   V4 sum = {0};
-  if (N8) {
-    V8 t = AT(V8, p) * AT(V8, x);
-    UNROLL for (int i = 1; i < N8; i++) t += AT(V8, p + 8 * i) * AT(V8, x + 8 * i);
-    sum = __builtin_shufflevector(t, t, 0, 1, 2, 3) + __builtin_shufflevector(t, t, 4, 5, 6, 7);
+  if (NV) {
+    V t = AT(V, p) * AT(V, x);
+    UNROLL for (int i = 1; i < NV; i++) t += AT(V, p + WIDTH * i) * AT(V, x + WIDTH * i);
+    sum = fold(t);
   }
   if (N4) sum += AT(V4, p + AT4) * AT(V4, x + AT4);
   if (N2) {
@@ -292,36 +308,26 @@ static void part(const void *given, int64_t k, int64_t n, int thread, Barrier *b
 
 #if DIM * ROWS <= 16
 
+#ifdef AVX512
+
 /* ---- PDG-DS with at most eight agents: everything in registers, a lane for each agent ---- */
 
 enum { COLOURS = 3 };
 
-INLINE V8 permute(V8 from, const int64_t *index) {
-#ifdef __AVX512F__
+INLINE V permute(V from, const int64_t *index) {
   return _mm512_permutexvar_pd(_mm512_loadu_si512(index), from);
-#else
-  V8 to;
-  for (int l = 0; l < 8; l++) to[l] = from[index[l]];
-  return to;
-#endif
 }
 
-INLINE V8 pick(const V8 *from, const int64_t *index) {
-#ifdef __AVX512F__
+INLINE V pick(const V *from, const int64_t *index) {
   return _mm512_permutex2var_pd(from[0], _mm512_loadu_si512(index), from[1]);
-#else
-  V8 to;
-  for (int l = 0; l < 8; l++) to[l] = ((const double *)from)[index[l]];
-  return to;
-#endif
 }
 
 typedef struct {
   uint32_t key0[32], key1[32], slot[32]; /* own shares, stepsizes, sixteen links */
   int64_t take[COLOURS][8]; /* the draw of an agent's link of a colour */
   int64_t from[COLOURS][8]; /* the agent at the other end */
-  V8 has[COLOURS], w[COLOURS], w_own;
-  V8 M[ROWS][DIM], z[ROWS], sigma;
+  V has[COLOURS], w[COLOURS], w_own;
+  V M[ROWS][DIM], z[ROWS], sigma;
 } Lanes;
 
 static void lay_out(const Run *run, Lanes *lanes) {
@@ -354,17 +360,17 @@ static void lay_out(const Run *run, Lanes *lanes) {
 static void tiny(const Run *run, int64_t k, int64_t n) {
   Lanes s;
   lay_out(run, &s);
-  V8 x[DIM] = {0};
+  V x[DIM] = {0};
   for (int i = 0; i < run->agents; i++)
     for (int c = 0; c < DIM; c++) x[c][i] = run->x[i * DIM + c];
   for (int64_t end = k + n; k < end; k++) {
     Stepsize step = stepsize(run, k);
-    V8 own[2], links[2], u[COLOURS], r[ROWS], h[DIM]; /* own[1]: draws of the stepsizes */
-    draw(AT(U16, s.key0), AT(U16, s.key1), AT(U16, s.slot), (uint32_t)k, own);
-    draw(AT(U16, s.key0 + 16), AT(U16, s.key1 + 16), AT(U16, s.slot + 16), (uint32_t)k, links);
-    V8 sum = own[0];
+    V own[2], links[2], u[COLOURS], r[ROWS], h[DIM]; /* own[1]: draws of the stepsizes */
+    draw(AT(U, s.key0), AT(U, s.key1), AT(U, s.slot), (uint32_t)k, own);
+    draw(AT(U, s.key0 + 16), AT(U, s.key1 + 16), AT(U, s.slot + 16), (uint32_t)k, links);
+    V sum = own[0];
     UNROLL for (int p = 0; p < COLOURS; p++) sum += u[p] = s.has[p] * pick(links, s.take[p]);
-    V8 f = (2 * step.base - (2 * step.base * step.decay) * own[1]) / sum;
+    V f = (2 * step.base - (2 * step.base * step.decay) * own[1]) / sum;
     UNROLL for (int q = 0; q < ROWS; q++) {
       r[q] = -s.z[q];
       UNROLL for (int c = 0; c < DIM; c++) r[q] += s.M[q][c] * x[c];
@@ -375,7 +381,7 @@ static void tiny(const Run *run, int64_t k, int64_t n) {
       h[c] *= f;
     }
     UNROLL for (int c = 0; c < DIM; c++) {
-      V8 all = s.w_own * x[c] - own[0] * h[c];
+      V all = s.w_own * x[c] - own[0] * h[c];
       UNROLL for (int p = 0; p < COLOURS; p++) all += permute(s.w[p] * x[c] - u[p] * h[c], s.from[p]);
       x[c] = all;
     }
@@ -383,6 +389,8 @@ static void tiny(const Run *run, int64_t k, int64_t n) {
   for (int i = 0; i < run->agents; i++)
     for (int c = 0; c < DIM; c++) run->x[i * DIM + c] = x[c][i];
 }
+
+#endif
 
 /* ---- PDG-DS, many trials of a few agents: a lane for each trial ---- */
 
@@ -399,46 +407,51 @@ typedef struct {
   double *x;                                       /* (tiles, agents, DIM, 16) */
 } Trials;
 
-static void tile(const Trials *run, int64_t at, int64_t k, int64_t n, V8 *h, V8 *next, V8 *u) {
+INLINE void draws(const uint32_t *key0, const uint32_t *key1, uint32_t slot, uint32_t k, V *u) {
+  U zero = {0};
+  UNROLL for (int w = 0; w < LANES; w += 2 * WIDTH)
+    draw(AT(U, key0 + w), AT(U, key1 + w), zero + slot, k, u + w / WIDTH);
+}
+
+static void tile(const Trials *run, int64_t at, int64_t k, int64_t n, V *h, V *next, V *u) {
   int64_t m = run->agents;
-  V8 *x = (V8 *)(run->x + at * m * DIM * LANES), *home = x;
+  V *x = (V *)(run->x + at * m * DIM * LANES), *home = x;
   Run schedule = {.scale = run->scale, .power = run->power};
   for (int64_t end = k + n; k < end; k++) {
     Stepsize step = stepsize(&schedule, k);
     for (int64_t j = 0; j < m; j++) {
       int64_t key = (j * run->tiles + at) * LANES;
-      U16 a = AT(U16, run->split0 + key), b = AT(U16, run->split1 + key), zero = {0};
-      V8 sum[2] = {{0}, {0}}, rho[2];
+      V sum[PARTS] = {{0}}, rho[PARTS];
       for (int e = run->share[j]; e < run->share[j + 1]; e++) {
-        draw(a, b, zero + (uint32_t)(e - run->share[j]), (uint32_t)k, u + 2 * e);
-        sum[0] += u[2 * e], sum[1] += u[2 * e + 1];
+        draws(run->split0 + key, run->split1 + key, (uint32_t)(e - run->share[j]), (uint32_t)k, u + PARTS * e);
+        UNROLL for (int l = 0; l < PARTS; l++) sum[l] += u[PARTS * e + l];
       }
-      draw(AT(U16, run->step0 + key), AT(U16, run->step1 + key), zero, (uint32_t)k, rho);
+      draws(run->step0 + key, run->step1 + key, 0, (uint32_t)k, rho);
       const double *M = run->data + j * ROWS * DIM, *z = run->target + j * ROWS;
-      for (int l = 0; l < 2; l++) {
-        V8 f = (2 * step.base - (2 * step.base * step.decay) * rho[l]) / sum[l], g[DIM];
-        UNROLL for (int c = 0; c < DIM; c++) g[c] = run->weight[j] * x[(j * DIM + c) * 2 + l];
+      for (int l = 0; l < PARTS; l++) {
+        V f = (2 * step.base - (2 * step.base * step.decay) * rho[l]) / sum[l], g[DIM];
+        UNROLL for (int c = 0; c < DIM; c++) g[c] = run->weight[j] * x[(j * DIM + c) * PARTS + l];
         UNROLL for (int q = 0; q < ROWS; q++) {
-          V8 r = M[q * DIM] * x[j * DIM * 2 + l] - z[q];
-          UNROLL for (int c = 1; c < DIM; c++) r += M[q * DIM + c] * x[(j * DIM + c) * 2 + l];
+          V r = M[q * DIM] * x[j * DIM * PARTS + l] - z[q];
+          UNROLL for (int c = 1; c < DIM; c++) r += M[q * DIM + c] * x[(j * DIM + c) * PARTS + l];
           UNROLL for (int c = 0; c < DIM; c++) g[c] += M[q * DIM + c] * r;
         }
-        UNROLL for (int c = 0; c < DIM; c++) h[(j * DIM + c) * 2 + l] = f * g[c];
+        UNROLL for (int c = 0; c < DIM; c++) h[(j * DIM + c) * PARTS + l] = f * g[c];
       }
     }
     for (int64_t i = 0; i < m; i++) {
-      V8 sum[2 * DIM];
-      UNROLL for (int c = 0; c < 2 * DIM; c++)
-        sum[c] = run->w_own[i] * x[i * DIM * 2 + c] - u[2 * run->own[i] + c % 2] * h[i * DIM * 2 + c];
+      V sum[PARTS * DIM];
+      UNROLL for (int c = 0; c < PARTS * DIM; c++)
+        sum[c] = run->w_own[i] * x[i * DIM * PARTS + c] - u[PARTS * run->own[i] + c % PARTS] * h[i * DIM * PARTS + c];
       for (int e = run->first[i]; e < run->first[i + 1]; e++) {
-        int64_t j = run->sender[e] * (int64_t)DIM * 2;
-        V8 *share = u + 2 * run->entry[e];
-        UNROLL for (int c = 0; c < 2 * DIM; c++)
-          sum[c] += run->w[e] * x[j + c] - share[c % 2] * h[j + c];
+        int64_t j = run->sender[e] * (int64_t)DIM * PARTS;
+        V *share = u + PARTS * run->entry[e];
+        UNROLL for (int c = 0; c < PARTS * DIM; c++)
+          sum[c] += run->w[e] * x[j + c] - share[c % PARTS] * h[j + c];
       }
-      UNROLL for (int c = 0; c < 2 * DIM; c++) next[i * DIM * 2 + c] = sum[c];
+      UNROLL for (int c = 0; c < PARTS * DIM; c++) next[i * DIM * PARTS + c] = sum[c];
     }
-    V8 *swap = x;
+    V *swap = x;
     x = next, next = swap;
   }
   if (x != home) memcpy(home, x, m * DIM * LANES * sizeof(double));
@@ -447,10 +460,10 @@ static void tile(const Trials *run, int64_t at, int64_t k, int64_t n, V8 *h, V8 
 static void tiles(const void *given, int64_t k, int64_t n, int thread, Barrier *barrier) {
   const Trials *run = given;
   int64_t m = run->agents, shares = run->share[m];
-  V8 *room = aligned_alloc(64, (2 * 2 * m * DIM + 2 * shares) * sizeof(V8));
+  V *room = aligned_alloc(64, (2 * m * DIM + shares) * LANES * sizeof(double));
   (void)thread; /* a free thread takes the next tile */
   for (int64_t at; (at = atomic_fetch_add(&barrier->taken, 1)) < run->tiles;)
-    tile(run, at, k, n, room, room + 2 * m * DIM, room + 4 * m * DIM);
+    tile(run, at, k, n, room, room + PARTS * m * DIM, room + 2 * PARTS * m * DIM);
   free(room);
 }
 
@@ -490,14 +503,14 @@ INLINE void gradient(const Run *run, int64_t agent, const double *restrict x, do
   int64_t r = 0;
   for (; r + GROUP <= n; r += GROUP) {
     const double *row = X + r * DIM;
-    V8 partial[GROUP] = {{0}};
-    for (int c = 0; c < DIM / 8; c++)
-      UNROLL for (int q = 0; q < GROUP; q++) partial[q] += AT(V8, row + q * DIM + 8 * c) * AT(V8, x + 8 * c);
+    V partial[GROUP] = {{0}};
+    for (int c = 0; c < DIM / WIDTH * WIDTH; c += WIDTH)
+      UNROLL for (int q = 0; q < GROUP; q++) partial[q] += AT(V, row + q * DIM + c) * AT(V, x + c);
     double pull[GROUP];
     for (int q = 0; q < GROUP; q++) {
       double t = 0;
-      for (int l = 0; l < 8; l++) t += partial[q][l];
-      for (int c = DIM / 8 * 8; c < DIM; c++) t += row[q * DIM + c] * x[c];
+      for (int l = 0; l < WIDTH; l++) t += partial[q][l];
+      for (int c = DIM / WIDTH * WIDTH; c < DIM; c++) t += row[q * DIM + c] * x[c];
       pull[q] = t;
     }
     for (int q = 0; q < GROUP; q++)
@@ -550,7 +563,7 @@ static void part(const void *given, int64_t k, int64_t n, int thread, Barrier *b
 
 /* Run n iterations, from iteration k on. run->x holds the iterate before and after. */
 void advance(Run *run, int64_t k, int64_t n) {
-#if !defined LOGISTIC && DIM * ROWS <= 16
+#if defined AVX512 && !defined LOGISTIC && DIM * ROWS <= 16
   if (run->form == DS && run->colour) {
     tiny(run, k, n);
     return;

@@ -1,6 +1,7 @@
 """The limit of speed: the C kernel beside this file, compiled for one shape.
 
-measure.py calls the kernel through ctypes and compares the engine with it.
+The kernel is compiled for several lengths of vectors, and the fastest code on this machine is the
+limit. measure.py calls the kernel through ctypes and compares the engine with it.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from hushgrad.graphs import Graph
 
 SOURCE = Path(__file__).with_name("kernel.c")
 FORMS = ("ds", "lazy", "square")  # in the kernel's order
+WIDTHS = (8, 4)  # doubles in a vector: 512 and 256 bits
+TURNS, SECONDS = 5, 0.005  # for each compilation, before the fastest is chosen
 LANES = 16
 BLOCK = 64  # agents whose draws are made together, so that L1 still holds them
 SMALL = 16  # the largest d · s of the kernel's code for tiny runs and for trials in lanes
@@ -53,15 +56,17 @@ def _directory() -> tempfile.TemporaryDirectory[str]:
 
 
 @functools.cache
-def library(dim: int, rows: int | None) -> ctypes.CDLL:
-    """The kernel for d = dim and s = rows measurements per agent; rows = None: logistic losses."""
+def library(dim: int, rows: int | None, width: int) -> ctypes.CDLL:
+    """The kernel for d = dim, s = rows measurements per agent (None: logistic losses), and vectors
+    of `width` doubles.
+    """
     name = compiler()
-    target = Path(_directory().name) / f"kernel-{dim}-{rows}.so"
-    shape = [f"-DDIM={dim}", "-DLOGISTIC" if rows is None else f"-DROWS={rows}"]
+    target = Path(_directory().name) / f"kernel-{dim}-{rows}-{width}.so"
+    shape = [f"-DDIM={dim}", "-DLOGISTIC" if rows is None else f"-DROWS={rows}", f"-DWIDTH={width}"]
     common = [str(SOURCE), "-o", str(target), "-std=gnu11", "-O3", "-shared", "-fPIC", "-pthread"]
-    wide = ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
+    bits = f"-mprefer-vector-width={64 * width}"
     complaint = ""
-    for machine in (["-march=native", *wide], ["-mcpu=native"], []):
+    for machine in (["-march=native", bits], ["-march=native"], ["-mcpu=native"], []):
         done = subprocess.run([name, *common, *shape, *machine], capture_output=True, text=True)
         if done.returncode == 0:
             return ctypes.CDLL(str(target))
@@ -86,6 +91,39 @@ _Trials = _structure(
     "i:agents i:tiles i:threads d:scale d:power split0 split1 step0 step1 share own "
     "first sender entry w_own w data target weight x"
 )
+
+
+class _Kernel:
+    """A function of the kernel in all its compilations; the fastest of them runs."""
+
+    def __init__(
+        self,
+        function: str,
+        dim: int,
+        rows: int | None,
+        run: ctypes.Structure,
+        state: list[Floats],  # the arrays that the function changes and reads again
+    ):
+        self._calls = {width: getattr(library(dim, rows, width), function) for width in WIDTHS}
+        self._run = run
+        before = [array.copy() for array in state]
+        n = 2  # an even number: the kernel swaps its arrays after an odd one
+        while self._seconds(WIDTHS[-1], n) < SECONDS:
+            n *= 2
+        times = [(self._seconds(width, n), width) for _ in range(TURNS) for width in WIDTHS]
+        self.width = min(times)[1]  # doubles in a vector; tests set another one
+        for array, old in zip(state, before, strict=True):
+            array[:] = old
+
+    def _seconds(self, width: int, n: int) -> float:
+        started = time.process_time()
+        self._calls[width](ctypes.byref(self._run), ctypes.c_int64(0), ctypes.c_int64(n))
+        return time.process_time() - started
+
+    def advance(self, k: int, n: int) -> None:
+        """Run n iterations, from iteration k on."""
+        call = self._calls[self.width]
+        call(ctypes.byref(self._run), ctypes.c_int64(k), ctypes.c_int64(n))
 
 
 class Limit:
@@ -135,11 +173,9 @@ class Limit:
             samples=data["target"].shape[1],
             **_pointers(self._arrays),
         )
-        self._call = library(problem.dim, rows).advance
-
-    def advance(self, k: int, n: int) -> None:
-        """Run n iterations, from iteration k on."""
-        self._call(ctypes.byref(self._run), ctypes.c_int64(k), ctypes.c_int64(n))
+        state = list(self._rows.values())
+        self.kernel = _Kernel("advance", problem.dim, rows, self._run, state)
+        self.advance = self.kernel.advance
 
     @property
     def x(self) -> Floats:
@@ -193,10 +229,8 @@ class TrialsLimit:
             agents=m, tiles=tiles, threads=threads, scale=scale, power=power,
             **_pointers(self._arrays),
         )  # fmt: skip
-        self._call = library(d, rows).advance_trials
-
-    def advance(self, k: int, n: int) -> None:
-        self._call(ctypes.byref(self._run), ctypes.c_int64(k), ctypes.c_int64(n))
+        self.kernel = _Kernel("advance_trials", d, rows, self._run, [self._x])
+        self.advance = self.kernel.advance
 
     @property
     def x(self) -> Floats:

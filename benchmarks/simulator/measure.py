@@ -47,9 +47,11 @@ def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, 
             runners["engine autodiff"] = case.engine("ds", by_autodiff(problem))
         runners |= {f"engine {form}": case.engine(form) for form in chosen.forms if form != "ds"}
     skipped: list[str] = []
+    limits: dict[str, Limit | TrialsLimit] = {}
     try:
         forms = [r.split()[1] for r in runners if not r.endswith("autodiff")]
-        runners |= {f"limit {form}": case.limit(form) for form in forms}
+        limits = {f"limit {form}": case.limit(form) for form in forms}
+        runners |= limits
     except NoCompilerError as error:
         skipped.append(f"the C limit of {name}: {error}")
 
@@ -77,6 +79,7 @@ def workload(name: str, threads: int, rounds: int, seconds: float) -> dict[str, 
         "agreement": agreement,
         "times": times,
         "ratios": _ratios(times),
+        "vector_bits": {title: 64 * limit.kernel.width for title, limit in limits.items()},
         "stolen": _stolen(times) if threads == 1 else None,
         "skipped": skipped,
     }

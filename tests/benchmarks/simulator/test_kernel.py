@@ -1,5 +1,6 @@
 """The C kernel that serves as the limit does the same work as the simulator."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from benchmarks.simulator import limit
 from hushgrad.errors import RiskWarning
 from hushgrad.problems import losses
 
-ITERATIONS = 50
+ITERATIONS = 20
 TOLERANCE = 1e-12
 
 
@@ -29,8 +30,8 @@ def algorithm(form, scale, power):
 
 
 def run(form, problem, network, x0, *, scale, power, trials=1):
-    """The simulator's estimates; agents one by one, if they are few, need no compiler."""
-    engine = "agents" if network.n_agents < 100 and trials == 1 else "stacked"
+    """The simulator's estimates; agents one by one need no compiler."""
+    engine = "agents" if trials == 1 else "stacked"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RiskWarning)
         return hg.run(
@@ -39,31 +40,44 @@ def run(form, problem, network, x0, *, scale, power, trials=1):
         ).x  # fmt: skip
 
 
+@pytest.fixture(params=limit.WIDTHS, ids=lambda width: f"{64 * width} bits")
+def width(request, monkeypatch):
+    """Only this compilation of the kernel; any of them may be the fastest on a machine."""
+    monkeypatch.setattr(limit, "WIDTHS", (request.param,))
+    return request.param
+
+
 GRAPHS = {
     "tiny, in registers": hg.graphs.paper(),
     "star, too many colours for registers": hg.graphs.star(6),
-    "several blocks, unequal degrees": hg.graphs.erdos_renyi(150, 0.05, seed=2),
+    "several blocks, unequal degrees": hg.graphs.erdos_renyi(70, 0.08, seed=2),
 }
 
 
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+@functools.cache
+def simulated(name, form):
+    """The parts of a run, the settings of its stepsize, and the simulator's estimates."""
+    network = hg.Network(GRAPHS[name])
+    problem = hg.problems.estimation(n_agents=network.n_agents, s=3, d=2, seed=1)
+    x0 = np.random.default_rng(0).normal(size=(network.n_agents, 2))
+    step = {"scale": 0.05 if form == "ds" else 0.002, "power": int(form == "ds")}
+    return (network, problem, x0), step, run(form, problem, network, x0, **step)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("form", ["ds", "lazy", "square"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_kernel_agrees_with_the_simulator(graph, form, threads):
-    network = hg.Network(graph)
-    problem = hg.problems.estimation(n_agents=graph.n_agents, s=3, d=2, seed=1)
-    x0 = np.random.default_rng(0).normal(size=(graph.n_agents, 2))
-    step = {"scale": 0.05 if form == "ds" else 0.002, "power": int(form == "ds")}
+def test_the_kernel_agrees_with_the_simulator(name, form, threads, width):
+    (network, problem, x0), step, ours = simulated(name, form)
     kernel = limit.Limit(network, problem, x0, form=form, seed=5, threads=threads, **step)
-    kernel.advance(0, 33)  # an odd number, after which the buffers are swapped
-    kernel.advance(33, ITERATIONS - 33)
-    ours = run(form, problem, network, x0, **step)
+    kernel.advance(0, 13)  # an odd number, after which the buffers are swapped
+    kernel.advance(13, ITERATIONS - 13)
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
 
 
 # d with every remainder by the vector length, s with and without a remainder by four
 @pytest.mark.parametrize(("s", "d"), [(1, 1), (4, 15), (5, 10), (9, 21)])
-def test_the_kernel_agrees_at_every_shape(s, d):
+def test_the_kernel_agrees_at_every_shape(s, d, width):
     network = hg.Network(hg.graphs.small_world(70, 4, 0.2))
     problem = hg.problems.estimation(n_agents=70, s=s, d=d, seed=1)
     x0 = np.random.default_rng(0).normal(size=(70, d))
@@ -74,22 +88,22 @@ def test_the_kernel_agrees_at_every_shape(s, d):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_trials_in_lanes_agree_with_the_simulator(threads):
+def test_trials_in_lanes_agree_with_the_simulator(threads, width):
     network = hg.Network(hg.graphs.paper())
     problem = hg.problems.estimation(n_agents=5, s=3, d=2)
     x0 = np.random.default_rng(0).normal(size=(5, 2))
     kernel = limit.TrialsLimit(
         network, problem, x0, trials=37, seed=5, scale=0.05, power=1, threads=threads
     )
-    kernel.advance(0, 33)
-    kernel.advance(33, ITERATIONS - 33)
+    kernel.advance(0, 13)
+    kernel.advance(13, ITERATIONS - 13)
     ours = run("ds", problem, network, x0, scale=0.05, power=1, trials=37)
     assert kernel.x.shape == ours.shape
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_logistic_kernel_agrees_with_the_simulator(threads):
+def test_the_logistic_kernel_agrees_with_the_simulator(threads, width):
     rng = np.random.default_rng(3)
     m, n, d = 6, 30, 21
     X, y = 3 * rng.normal(size=(m, n, d)), np.sign(rng.normal(size=(m, n)))
@@ -102,3 +116,16 @@ def test_the_logistic_kernel_agrees_with_the_simulator(threads):
     kernel.advance(0, ITERATIONS)
     ours = run("ds", problem, network, x0, scale=0.01, power=1)
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
+
+
+def test_the_fastest_compilation_is_the_limit_and_the_choice_leaves_no_trace(monkeypatch):
+    network, x0 = hg.Network(hg.graphs.paper()), np.arange(10.0).reshape(5, 2)
+    problem = hg.problems.estimation(n_agents=5, s=3, d=2)
+    for fast in limit.WIDTHS:
+        seconds = lambda _, width, n, fast=fast: n * (1.0 if width == fast else 1.5)  # noqa: E731
+        monkeypatch.setattr(limit._Kernel, "_seconds", seconds)
+        chosen = limit.Limit(network, problem, x0, form="ds", seed=5, scale=0.05, power=1)
+        assert chosen.kernel.width == fast
+    monkeypatch.undo()
+    really = limit.Limit(network, problem, x0, form="ds", seed=5, scale=0.05, power=1)
+    np.testing.assert_array_equal(really.x[0], x0)
