@@ -30,8 +30,8 @@ class Table:
 def headline(results: dict[str, Any]) -> str:
     m = results["machine"]
     return (
-        f"{m['cpu']} with {m['instructions']}, {m['cores']} cores, {m['memory_gb']} GB, {m['system']}, "
-        f"Python {m['python']}, jax {m['jax']}, numpy {m['numpy']}; "
+        f"{m['cpu']} with {m['instructions']}, {m['cores']} cores, {m['memory_gb']} GB, "
+        f"{m['system']}, Python {m['python']}, jax {m['jax']}, numpy {m['numpy']}; "
         f"hushgrad {m['hushgrad']}, {results['date'][:10]}."
     )
 

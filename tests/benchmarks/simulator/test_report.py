@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import machine
+from benchmarks import machine, tables
 from benchmarks.simulator import measure, report, runners
 from hushgrad.cli import bench
 
@@ -72,3 +72,14 @@ def test_a_page_is_rewritten_between_the_marks_only(tmp_path):
 def test_the_command_finds_the_benchmark_of_this_tree(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert bench._tree() == machine.ROOT
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [("fpu avx avx2 avx512f", "AVX-512"), ("fpu avx avx2", "AVX2"), ("fp asimd", "NEON")],
+)
+def test_the_headline_names_the_widest_vector_instructions(flags, name, monkeypatch):
+    monkeypatch.setattr(machine, "_field", lambda file, field: flags)
+    monkeypatch.setattr(machine, "_memory_gb", lambda: 1.0)
+    results = {"machine": machine.describe(), "date": "2026-11-18"}
+    assert f" with {name}, " in tables.headline(results)

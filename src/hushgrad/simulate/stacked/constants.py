@@ -160,7 +160,8 @@ class LoopConstants:
         """
         parts = [part for draw in draws for part in self._addresses(draw)]
         if not parts:
-            return (jnp.zeros(0, jnp.uint32),) * 3
+            none = jnp.zeros(0, jnp.uint32)
+            return none, none, none
         rows = sum(part[0].shape[0] for part in parts)
         short = -rows % (_LANES // math.gcd(_LANES, self.plan.n_trials))
         k0, k1, slots = (
