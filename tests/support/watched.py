@@ -82,8 +82,8 @@ def _problem(rng, m):
 def _algorithm(rng, problem, network):
     L = problem.smoothness()
     stepsize = hg.stepsizes.constant(float(rng.choice([0.02, 0.05, 0.2])) / L)
-    splits = [hg.splits.fresh, hg.splits.private_constant, hg.splits.isotropic]
-    split = splits[int(rng.integers(3))]()
+    number, split_number = int(rng.integers(13)), int(rng.integers(3))
+    split = [hg.splits.fresh, hg.splits.private_constant, hg.splits.isotropic][split_number]()
     methods = [
         lambda: hg.PDGDS(split=split),
         lambda: hg.PDGNDS(stepsize=stepsize, split=split),
@@ -101,4 +101,4 @@ def _algorithm(rng, problem, network):
             )
         ] * 2,
     ]  # fmt: skip
-    return methods[int(rng.integers(len(methods)))]()
+    return methods[number]()

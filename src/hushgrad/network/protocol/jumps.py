@@ -25,7 +25,7 @@ from hushgrad.agent.rounds import Payload
 from hushgrad.agent.vectors import Vector
 
 # tests/network/protocol/test_jumps.py watches honest runs: no change exceeds FACTOR · m / 3
-FACTOR = 128.0  # a row of a Huber loss that leaves its linear part moved a tracker by 22 m
+FACTOR = 128.0  # a row of a Huber loss that leaves its linear part moved a tracker by 26 m
 FORGETS = 0.95  # per message: m remembers about twenty
 FLOOR = 1e-12  # of s: rounding moves messages by about 1e-16 of their size
 WARM_UP = 32  # messages without a record that precede a judgement
