@@ -51,15 +51,16 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
 
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
-    algorithm = run.algorithm
-    is_masked = isinstance(algorithm, Private) and algorithm.masking is not None
+    algorithm, sizes = run.algorithm, None
+    if isinstance(algorithm, Private) and algorithm.masking is not None:
+        sizes = algorithm.mask_sizes(run.dim, run.eta)
     return Setting(
         algorithm=algorithm,
         n_agents=run.n_agents,
         dim=run.dim,
         is_quadratic=is_quadratic,
         stages=len(run.lengths),
-        sizes=algorithm.mask_sizes(run.dim, run.eta) if is_masked else None,
+        sizes=sizes,
         is_seeded=run.seed is not None,
     )
 
