@@ -98,5 +98,5 @@ def _sizes(
     if not setting.needs_gradient:
         return norm, None
     g = objective.gradient(start)
-    q = g - every[0] @ start if every else g
-    return norm, float(np.abs([g, q]).max())
+    both = [g, g - every[0] @ start] if every else [g]  # g_i and q_i
+    return norm, max(float(np.abs(vector).max()) for vector in both)
