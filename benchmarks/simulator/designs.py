@@ -129,7 +129,7 @@ def iterations(
     while True:
         run = hg.run(
             algorithm, problem, network, iterations=n, trials=trials, record_every=EVERY, seed=1,
-            x0=x0, progress=False,
+            x0=x0, progress=False, accept_exposure=hg.theory.WEAKNESSES,
         )  # fmt: skip
         reached = to_1e_6(run)
         last = run.error[:, -1] / np.linalg.norm(np.atleast_2d(run.solution), axis=1)

@@ -94,6 +94,7 @@ def test_so_does_one_with_long_vectors_that_was_killed_and_goes_on(pair):
         tables["objective"] = {"function": "long.py:gradient"}
         masked = {"name": "PDGNDS", "design": "paper", "masks": {"kind": "zero_sum"}}
         tables["algorithm"] |= masked  # stages need d × d numbers
+        tables["agent"]["accept_exposure"] += ["dimension", "gradient", "partners"]
         (other,) = tables["neighbour"]
         tables["partner"] = [{key: other[key] for key in ("name", "number")}]
         pair.write(name, tables)

@@ -14,6 +14,7 @@ from hushgrad.cli import app
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.state.journal import FORMAT
 from hushgrad.network.state.position import read_position
+from hushgrad.theory import WEAKNESSES
 
 
 def examined(pair, name, *, good):
@@ -26,6 +27,9 @@ def examined(pair, name, *, good):
     assert document["ok"] is good
     assert document["agent"] == name
     return {check["check"]: (check["ok"], check["text"]) for check in document["checks"]}
+
+
+EXPOSURE = [f"exposure {name}" for name in WEAKNESSES]
 
 
 def bad(found):
@@ -50,13 +54,15 @@ def start(pair, name):
 def test_a_healthy_agent_gets_one_line_for_each_check(pair):
     found = examined(pair, "ann", good=True)
     assert list(found) == [
-        "key", "certificate", "trust bob", "objective", "guarantee", "state", "listen", "metrics",
-        "reach bob", "clock",
+        "key", "certificate", "trust bob", "objective", *EXPOSURE, "guarantee", "state", "listen",
+        "metrics", "reach bob", "clock",
     ]  # fmt: skip
-    unknown = {check for check, (ok, _) in found.items() if ok is None}
-    assert unknown == {"guarantee", "reach bob", "clock"}  # EXTRA promises nothing
+    accepted = {"exposure design", "exposure degree"}
+    assert {check for check, (ok, _) in found.items() if ok is None} == {
+        "guarantee", "reach bob", "clock", *accepted,  # EXTRA promises nothing
+    }  # fmt: skip
     result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
-    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓–✓✓✓––"]
+    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓–✓✓✓✓✓✓–✓–✓✓✓––"]
     assert not (pair.directory / "ann/state").exists()
     assert sorted(p.name for p in (pair.directory / "ann").iterdir()) == [
         "agent.toml", "ann.crt", "ann.key", "trusted",
@@ -267,6 +273,7 @@ def test_a_certificate_that_ends_soon_is_pointed_at(pair, has_masks):
     if has_masks:
         tables = pair.tables("ann") | {"partner": [{"name": "bob", "number": 1}]}
         tables["algorithm"]["name"] = "PDGNDS"
+        tables["agent"]["accept_exposure"] = ["eta", "partners"]
         pair.write("ann", tables)
     for ending in ("key", "crt"):
         (pair.directory / f"ann/ann.{ending}").unlink()

@@ -114,7 +114,7 @@ def test_a_method_without_masks_is_a_weak_design(home):
 
 
 def test_own_numbers_come_from_the_agents_rows(home):
-    config = parse_config(template(), directory=home)
+    config = parse_config(template(**SMALL), directory=home)
     objective = load_objective(config.objective, 3)
     own = own_numbers(config, setting_of(config.run, is_quadratic=False), objective)
     X, y = patients()
@@ -138,6 +138,7 @@ def test_a_function_in_jax_is_judged_by_its_own_derivatives(home):
     (home / "f.py").write_text(LOSS)
     tables = template()
     tables["objective"] = {"function": "f.py:loss", "data": "data.npz", "jax": True}
+    tables["algorithm"]["masks"] = {"kind": "zero_sum", "linear": 0.5}
     config = parse_config(tables, directory=home)
     objective = load_objective(config.objective, 3)
     own = own_numbers(config, setting_of(config.run, is_quadratic=False), objective)

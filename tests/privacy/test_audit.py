@@ -141,7 +141,7 @@ def test_one_honest_partner_beyond_the_neighbours_is_what_keeps_a_mask():
 def test_linear_masks_alone_let_the_hessian_out():
     network, problem = cases.undirected(), cases.Quadratics(d=3, by_hand=True).problem
     algorithm = replace(recommended(network, problem), masks=hg.masks.zero_sum(quadratic=0))
-    run = record(algorithm, network, problem, iterations=LONG)
+    run = record(algorithm, network, problem, iterations=LONG, accept_exposure=["curvature"])
     audit = hg.audit(run, "neighbours", coalitions=False)
     counting = {e.quantity for f in audit.findings for e in f.evidence if e.counts}
     assert counting - {"position"} == {"curvature"}

@@ -48,7 +48,10 @@ def network(seed):
 def recorded(algorithm, seed=0, n=210, d=2, engine="agents", net=None):
     net = net or network(seed)
     problem = hg.problems.estimation(n_agents=net.n_agents, s=3, d=d, seed=seed)
-    return hg.run(algorithm, problem, net, iterations=n, seed=seed, transcript=True, engine=engine)
+    return hg.run(
+        algorithm, problem, net, iterations=n, seed=seed, transcript=True, engine=engine,
+        accept_exposure=["curvature"],
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=16)
@@ -299,8 +302,9 @@ def sensors(algorithm, seed):
     answers = features @ [2.0, -1.0] + rng.normal(0, 0.05, (5, 20))
     problem = hg.problems.estimation_from(features, answers, sigma=0)
     return hg.run(
-        algorithm, problem, PAPER, iterations=210, seed=seed, transcript=True, engine="agents"
-    )
+        algorithm, problem, PAPER, iterations=210, seed=seed, transcript=True, engine="agents",
+        accept_exposure=["curvature"],
+    )  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")  # x grows by 2^48 in PDG-DS

@@ -60,6 +60,7 @@ def run_agents(algorithm, problem, network, iterations, **options):
         seed=1,
         transcript=True,
         engine="agents",
+        accept_exposure=["sums"],
         **options,
     )
 

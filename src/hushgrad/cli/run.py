@@ -52,7 +52,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Accept a weakness by its name, such as sums; may be given several times.",
+            help="Instead of the study's: accept a weakness by its name, such as sums. May be "
+            "repeated.",
         ),
     ] = None,
     engine: Annotated[

@@ -51,8 +51,7 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
 
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
-    algorithm = run.algorithm
-    sizes = None
+    algorithm, sizes = run.algorithm, None
     if isinstance(algorithm, Private) and algorithm.masking is not None:
         sizes = algorithm.mask_sizes(run.dim, run.eta)
     return Setting(
@@ -72,7 +71,7 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
     if objective is not None:
         rows = objective.n_rows
         if setting.masks is not None:
-            curvature, gradient = _sizes(config.run, objective)
+            curvature, gradient = _sizes(config.run, setting, objective)
     declared = config.run.honest_rows
     counts = [n for n in (rows, None if setting.masks is None else declared) if n is not None]
     return OwnNumbers(
@@ -84,15 +83,20 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
     )
 
 
-def _sizes(run: RunConfig, objective: Objective) -> tuple[float | None, float]:
-    """A bound of ‖H_i‖, and the largest entry of g_i and q_i, at the start."""
+def _sizes(
+    run: RunConfig, setting: Setting, objective: Objective
+) -> tuple[float | None, float | None]:
+    """A bound of ‖H_i‖, and the largest entry of g_i and q_i, at the start.
+
+    Evaluates the objective only where the judgement depends on it.
+    """
     start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
-    g = objective.gradient(start)
-    largest = float(np.abs(g).max())
-    if run.dim > MOST_QUADRATIC or (objective.newton is None and objective.majorised is None):
-        return None, largest
     curves = [curve for curve in (objective.newton, objective.majorised) if curve is not None]
+    curves = curves if run.dim <= MOST_QUADRATIC else []
     every = [curve(start, None) for curve in curves]
-    q = g - every[0] @ start
-    norm = max(float(np.linalg.norm(H, 2)) for H in every)
-    return norm, max(largest, float(np.abs(q).max()))
+    norm = max((float(np.linalg.norm(H, 2)) for H in every), default=None)
+    if not setting.needs_gradient:
+        return norm, None
+    g = objective.gradient(start)
+    both = [g, g - every[0] @ start] if every else [g]  # g_i and q_i
+    return norm, max(float(np.abs(vector).max()) for vector in both)

@@ -121,7 +121,7 @@ def _largest_gradient(
     setting: Setting, problem: Problem, trial: int | None, x0: Floats
 ) -> float | None:
     """The largest entry of g_i(x⁰) and of q_i = ∇f_i(0), if the judgement depends on it."""
-    if setting.masks is None or (setting.stages and setting.masks.linear >= 1):
+    if not setting.needs_gradient:
         return None
     largest = 0.0
     for i in range(min(problem.n_agents, MOST_GRADIENTS)):

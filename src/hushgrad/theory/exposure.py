@@ -78,6 +78,11 @@ class Setting:
         return self.masks is not None and (self.stages > 0 or self.is_quadratic)
 
     @property
+    def needs_gradient(self) -> bool:
+        """Whether a gradient can exceed its mask: the unit of stages covers every gradient."""
+        return self.masks is not None and not (self.stages and self.masks.linear >= 1)
+
+    @property
     def lam(self) -> float:
         """λ of the first step; 0 for a method without private steps."""
         algorithm = self.algorithm
@@ -222,15 +227,12 @@ def _curvature(setting: Setting, own: OwnNumbers) -> Answer:
 
 
 def _gradient(setting: Setting, own: OwnNumbers) -> Answer:
-    """In a run in stages the unit of c covers every entry, so only `linear` < 1 can be too small.
-
-    Without stages an entry of c has the size linear/λ.
-    """
+    """An entry of c has at least the size linear/λ; stages have a unit that covers all entries."""
     masks, lam = setting.masks, setting.lam
     if masks is None:
         return _UNMASKED
     rule = "linear masks must be as large as the gradient, λ|g_i| ≤ the size of λc"
-    if setting.stages and masks.linear >= 1:
+    if not setting.needs_gradient:
         return True, "the agents agree on a unit of linear masks that covers g_i(x⁰) and q_i"
     if own.gradient is None:
         return False, f"{rule}, but g_i is not known. Give the gradient of f_i."

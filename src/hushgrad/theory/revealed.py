@@ -54,7 +54,8 @@ class Revealed:
         if self.rows is None:
             return f"{reveal} honest rows whose number is not known"
         share = "" if self.share is None else f", {100 * self.share:.3g} %"
-        return f"{reveal} {self.rows} honest rows of {self.dim} entries{share}"
+        entries = f"{self.dim} entr{'y' if self.dim == 1 else 'ies'}"
+        return f"{reveal} {self.rows} honest rows of {entries}{share}"
 
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""
