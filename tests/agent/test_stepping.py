@@ -47,7 +47,7 @@ def linear(children):
 def test_every_linear_expression_is_its_array_in_every_iteration(pair):
     found, expected = pair
     recipe = Recipe.to(found, AHEAD)
-    scale = np.abs(recipe.weights).sum() * np.abs(VECTORS).max()
+    scale = np.abs(recipe.weights or 1.0).sum() * np.abs(VECTORS).max()
     for at in range(AHEAD):
         np.testing.assert_allclose(
             recipe.computed(VECTORS, at), expected[0, :, at],

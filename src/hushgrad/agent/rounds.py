@@ -119,11 +119,10 @@ def close_round(
     senders = sorted(came)
     sums: list[Vector] = []
     for e, sending in enumerate(opened.sendings):
-        here = [j for j in senders if came[j][e] is not None]
-        vectors: Any = [came[j][e] for j in here]
+        here = {j: vector for j in senders if (vector := came[j][e]) is not None}
         if isinstance(sending.asked, Pull):
             row = agent.row(sending.asked.matrix)
-            sums.append(combine([row.get(j, 1.0) for j in here], vectors))
+            sums.append(combine([row.get(j, 1.0) for j in here], [*here.values()]))
         else:
-            sums.append(total(vectors))
+            sums.append(total([*here.values()]))
     return tuple(sums)

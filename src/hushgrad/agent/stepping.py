@@ -103,19 +103,24 @@ class Recipe(NamedTuple):
     """A vector that is a combination of known ones, in some iterations."""
 
     of: tuple[int, ...]  # numbers of the known vectors
-    weights: list[list[float]]  # by iteration
+    weights: list[list[float]] | None  # by iteration; None: the vector is the first known one
 
     @classmethod
     def to(cls, vector: Combination, ahead: int) -> Recipe:
         of = tuple(sorted(vector.parts))
         rows = np.array([np.broadcast_to(vector.parts[n], ahead) for n in of]).T
+        if len(of) == 1 and (rows == 1.0).all():
+            return cls(of, None)
         if (rows == rows[0]).all():  # as most: one list serves all iterations
             return cls(of, [rows[0].tolist()] * ahead)
         return cls(of, rows.tolist())
 
     def computed(self, known: Sequence[Vector], at: int) -> Vector:
         """The vector in the iteration at this place."""
-        return combine(self.weights[at], [known[n] for n in self.of])
+        of, weights = self
+        if weights is None:
+            return known[of[0]]
+        return combine(weights[at], [known[n] for n in of])
 
 
 class _Stage(NamedTuple):
