@@ -246,9 +246,9 @@ class _SecureTransport(asyncio.Transport):
         size, filled = len(room), 0
         failure, is_over = None, False
         try:
-            filled = count = self.socket.read(size, room)
+            filled = count = self.socket.recv_into(room, size)
             while count == _RECORD and filled < size:
-                count = self.socket.read(size - filled, room[filled:])
+                count = self.socket.recv_into(room[filled:], size - filled)
                 filled += count
             is_over = not count
         except ssl.SSLWantReadError:
