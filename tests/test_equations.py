@@ -47,29 +47,3 @@ def test_recorder_keeps_the_agents_messages_and_forms_the_same_iterates_from_the
             assert len(ours) == len(theirs)
             for a, b in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
-
-
-def in_pieces(monkeypatch, algorithm, network):
-    """A run with whole vectors, and one in which two numbers are long already."""
-
-    def run():
-        return cases.trajectory(
-            algorithm, BY_HAND.problem, network, Q.x0, 20, seed=SEED, engine="agents"
-        )
-
-    whole = run()
-    assert Q.x0.shape[1] > 2
-    monkeypatch.setattr("hushgrad.agent.vectors.PIECE", 2)
-    return whole, run()
-
-
-@pytest.mark.parametrize(("row", "network"), NETWORKS)
-def test_long_vectors_in_pieces_are_whole_ones(row, network, monkeypatch):
-    whole, pieces = in_pieces(monkeypatch, row.algorithm, network)
-    np.testing.assert_array_equal(pieces, whole)
-
-
-def test_shares_of_long_vectors_too(monkeypatch):
-    algorithm = hg.PDGDS(split=hg.splits.isotropic())
-    whole, pieces = in_pieces(monkeypatch, algorithm, cases.undirected())
-    np.testing.assert_array_equal(pieces, whole)

@@ -47,7 +47,7 @@ def linear(children):
 def test_every_linear_expression_is_its_array_in_every_iteration(pair):
     found, expected = pair
     recipe = Recipe.to(found, AHEAD)
-    scale = np.abs(recipe.weights).sum() * np.abs(VECTORS).max()
+    scale = np.abs(recipe.weights or 1.0).sum() * np.abs(VECTORS).max()
     for at in range(AHEAD):
         np.testing.assert_allclose(
             recipe.computed(VECTORS, at), expected[0, :, at],
@@ -178,14 +178,15 @@ def as_bytes(payloads):
     return {i: [u.tobytes() for u in payload] for i, payload in payloads.items()}
 
 
-@given(st.lists(numbers, min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 9))
-def test_numbers_do_not_depend_on_the_pieces_that_they_are_computed_in(weights, dim, piece):
-    known = list(np.random.default_rng(dim).normal(size=(len(weights), dim)))
-    whole = vectors.combine(weights, known)
-    np.testing.assert_allclose(whole, np.array(weights) @ known, rtol=0, atol=1e-12)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "PIECE", piece)
-        np.testing.assert_array_equal(vectors.combine(weights, known), whole)
+@given(st.lists(st.sampled_from((0.0, 1.0, -2.5)), min_size=1, max_size=5), st.integers(1, 40))
+def test_a_combination_is_the_product_and_changes_no_vector(weights, dim):
+    known = np.random.default_rng(dim).normal(size=(len(weights), dim))
+    before = known.copy()
+    found = vectors.combine(weights, list(known))
+    np.testing.assert_allclose(found, np.array(weights) @ known, rtol=0, atol=1e-12)
+    messages, rest = vectors.divide([weights, weights], list(known))
+    np.testing.assert_allclose(rest + messages[0] + messages[1], known.sum(0), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(known, before)
 
 
 @pytest.mark.parametrize("algorithm", [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square")])

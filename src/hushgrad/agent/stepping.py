@@ -12,26 +12,21 @@ The step machine (machine.py) uses `traced`, `as_traced` and `as_it_is`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrad.agent.local import Local
-from hushgrad.agent.rounds import (
-    Numbers,
-    OpenRound,
-    Parts,
-    Sending,
-    open_round,
-    sending_of,
-    weights_of,
-)
+from hushgrad.agent.rounds import OpenRound, Sending, open_round, sending_of
 from hushgrad.agent.single import SingleAgent
 from hushgrad.agent.vectors import Vector, combine
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.exchange import Array, Step, exchanges, reply
+from hushgrad.exchange import Array, Pull, Push, Step, exchanges, reply
 
+type Numbers = float | NDArray[np.float64]  # one, or one for each iteration of a plan
+type Parts = Mapping[int, Numbers]  # number of a known vector → its coefficient
 type Rounds = Generator[OpenRound, tuple[Vector, ...], list[Vector]]  # returns the next state
 
 AHEAD = 256  # iterations of a plan
@@ -108,19 +103,24 @@ class Recipe(NamedTuple):
     """A vector that is a combination of known ones, in some iterations."""
 
     of: tuple[int, ...]  # numbers of the known vectors
-    weights: list[list[float]]  # by iteration
+    weights: list[list[float]] | None  # by iteration; None: the vector is the first known one
 
     @classmethod
     def to(cls, vector: Combination, ahead: int) -> Recipe:
-        of, weights = weights_of([vector.parts], ahead)
-        rows = weights[:, 0]
+        of = tuple(sorted(vector.parts))
+        rows = np.array([np.broadcast_to(vector.parts[n], ahead) for n in of]).T
+        if len(of) == 1 and (rows == 1.0).all():
+            return cls(of, None)
         if (rows == rows[0]).all():  # as most: one list serves all iterations
             return cls(of, [rows[0].tolist()] * ahead)
         return cls(of, rows.tolist())
 
     def computed(self, known: Sequence[Vector], at: int) -> Vector:
         """The vector in the iteration at this place."""
-        return combine(self.weights[at], [known[n] for n in self.of])
+        of, weights = self
+        if weights is None:
+            return known[of[0]]
+        return combine(weights[at], [known[n] for n in of])
 
 
 class _Stage(NamedTuple):
@@ -128,6 +128,7 @@ class _Stage(NamedTuple):
 
     points: list[Recipe]
     sendings: list[Sending]
+    vectors: list[list[Recipe]]  # of each sending
 
 
 class Plan(NamedTuple):
@@ -158,30 +159,36 @@ def _trace(algorithm: Algorithm, local: Local, state: type[Any], iterations: ran
     step = algorithm.step(agent, state(*[agent.know() for _ in state._fields]))
     stages: list[_Stage] = []
 
-    def stage(sendings: list[Sending]) -> None:
+    def recipes(every: Sequence[Combination]) -> list[Recipe]:
+        return [Recipe.to(vector, agent.ahead) for vector in every]
+
+    def stage(every: Sequence[Push | Pull]) -> None:
         points, agent.points = agent.points, []
-        stages.append(_Stage([Recipe.to(x, agent.ahead) for x in points], sendings))
+        sent = [sending_of(agent, exchange) for exchange in every]
+        vectors = [recipes(given) for _, given in sent]
+        stages.append(_Stage(recipes(points), [sending for sending, _ in sent], vectors))
 
     try:
         asked = next(step)
         while True:
             every = exchanges(asked)
-            stage([sending_of(agent, e, lambda vector: vector.parts) for e in every])
+            stage(every)
             asked = step.send(reply(asked, tuple([agent.know() for _ in every])))
     except StopIteration as stop:
         stage([])
-        return Plan(iterations, stages, [Recipe.to(u, agent.ahead) for u in stop.value])
+        return Plan(iterations, stages, recipes(stop.value))
 
 
 def as_traced(plan: Plan, local: Local, k: int, state: Sequence[Vector]) -> Rounds:
     """Run iteration k by its plan."""
     known, at = list(state), k - plan.iterations.start
-    for points, sendings in plan.stages:
+    for points, sendings, vectors in plan.stages:
         for point in points:
             gradient = local.gradient(point.computed(known, at))
             known.append(np.asarray(gradient, np.float64))
         if sendings:
-            known += yield open_round(sendings, known, at)
+            given = [[recipe.computed(known, at) for recipe in each] for each in vectors]
+            known += yield open_round(sendings, given, at)
     return [recipe.computed(known, at) for recipe in plan.end]
 
 
@@ -190,15 +197,14 @@ def as_it_is(agent: SingleAgent, step: Step[Any]) -> Rounds:
     try:
         asked = next(step)
         while True:
-            known: list[Vector] = []
-
-            def parts_of(vector: Array, known: list[Vector] = known) -> Parts:
-                known.append(np.asarray(vector, np.float64)[0, :, 0])
-                return {len(known) - 1: 1.0}
-
-            every = exchanges(asked)
-            sendings = [sending_of(agent, exchange, parts_of) for exchange in every]
-            sums = yield open_round(sendings, known, 0)
+            sent = [sending_of(agent, exchange) for exchange in exchanges(asked)]
+            vectors = [[_flat(array) for array in given] for _, given in sent]
+            sums = yield open_round([sending for sending, _ in sent], vectors, 0)
             asked = step.send(reply(asked, tuple([u[None, :, None] for u in sums])))
     except StopIteration as stop:
-        return [np.asarray(u, np.float64)[0, :, 0] for u in stop.value]
+        return [_flat(array) for array in stop.value]
+
+
+def _flat(array: Array) -> Vector:
+    """The vector (d,) of an array (1, d, 1)."""
+    return np.asarray(array, np.float64)[0, :, 0]

@@ -16,6 +16,8 @@ The shares of masks (zero_sum.py) are such integers, times a grid.
 from __future__ import annotations
 
 import functools
+from array import array
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,33 +49,46 @@ def base(words: Words) -> Integers:
 
 @functools.cache
 def _base_table() -> tuple[int, Words]:
-    first, cumulative = cumulative_table(BASE_BITS)
-    return first, np.array(cumulative, np.uint64)
+    lower = np.array(_lower_half(BASE_BITS), np.uint64)
+    return -len(lower), np.concatenate([lower[::-1], -lower])  # −n is 2⁶⁴ − n in 64 bits
 
 
 def cumulative_table(bits: int) -> tuple[int, list[int]]:
     """(first, [2⁶⁴ P(Y ≤ first), 2⁶⁴ P(Y ≤ first + 1), …]) of σ = 2^bits, symmetric about 0.
 
-    The values are rounded, and end where the next one would be 0 or 2⁶⁴. They are made of Python's
-    integers, so no machine makes others.
+    The values are rounded, and end where the next one would be 0 or 2⁶⁴.
     """
-    one = 1 << _FIXED
+    lower = _lower_half(bits)
+    return -len(lower), [*reversed(lower), *[2**64 - entry for entry in lower]]
+
+
+def _lower_half(bits: int) -> array[int]:
+    """2⁶⁴ P(Y ≤ −1), 2⁶⁴ P(Y ≤ −2), … as far as they are not 0.
+
+    They are made of Python's integers, so no machine makes others. The weights are made twice,
+    because lists of such integers would add 10 MB to the peak of an agent.
+    """
+    tail = sum(_weights(bits))
+    total = (1 << _FIXED) + 2 * tail
+    lower = array("Q")
+    for weight in _weights(bits):
+        entry = ((tail << 65) // total + 1) >> 1
+        if not entry:
+            break
+        lower.append(entry)
+        tail -= weight
+    return lower
+
+
+def _weights(bits: int) -> Iterator[int]:
+    """e^(−x²/2σ²) for x = 1, 2, …, in fixed point."""
     ratio = _exp_minus_power_of_two(-2 * bits - 1)  # e^(−1/2σ²)
     square = ratio * ratio >> _FIXED
-    weights, weight = [one], one  # e^(−x²/2σ²) for x = 0, 1, …
+    weight = 1 << _FIXED
     while weight >> (_FIXED - 80):  # the weights below 2⁻⁸⁰ are far below the last bit
         weight = weight * ratio >> _FIXED
         ratio = ratio * square >> _FIXED
-        weights.append(weight)
-    total = 2 * sum(weights) - one
-    lower: list[int] = []  # 2⁶⁴ P(Y ≤ −x), from the far end
-    tail = 0
-    for weight in reversed(weights[1:]):
-        tail += weight
-        entry = ((tail << 65) // total + 1) >> 1
-        if entry:
-            lower.append(entry)
-    return -len(lower), lower + [2**64 - entry for entry in reversed(lower)]
+        yield weight
 
 
 def _exp_minus_power_of_two(exponent: int) -> int:

@@ -346,7 +346,8 @@ class Agent:
             stats.rounds += 1
             stats.round_seconds.add(now - stats.last_progress)
         stats.iteration, stats.round, stats.last_progress = rounds.machine.k, rounds.round, now
-        stats.stage = rounds.stage + 1 if stats.stages else 0
+        if stats.stages:
+            stats.stage = rounds.stage + 1
 
     def _note_position(self, position: Position | None) -> None:
         if position is not None and position.round is not None:

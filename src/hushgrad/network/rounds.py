@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrad.agent.machine import StepMachine
 from hushgrad.errors import DivergedError, ReplayError, StateError
-from hushgrad.files.digest import DIGEST, digest
+from hushgrad.files.digest import DIGEST, joint_digest
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.ops.counters import Stats
@@ -129,7 +129,7 @@ class Rounds:
 
     def advance(self, inbox: dict[int, Data]) -> bool:
         """Consume the messages of the present round; returns whether an iteration has ended."""
-        steps, machine = self.steps, self.machine
+        steps, machine = self.steps, self.steps.machine
         self.frames.pop(self.round - 1, None)  # a peer that has sent this round holds the last
         before = None if self._run.tolerance is None else machine.x
         came = {j: data.payload for j, data in inbox.items() if data.present}
@@ -177,8 +177,9 @@ class Rounds:
 
     def _encode(self, stop: bytes) -> bytes:
         """Make the frames of the present round; returns their digest."""
-        self.round = round_ = self.machine.round
-        payloads = self.machine.outbox.payloads
+        machine = self.steps.machine
+        self.round = round_ = machine.round
+        payloads = machine.outbox.payloads
         made: dict[tuple[int, ...], bytes] = {}  # by the ids of the vectors in a payload
         frames: Frames = {}
         for j in self._peers:
@@ -188,21 +189,22 @@ class Rounds:
                 made[key] = encode_data(round_, stop, payload)
             frames[j] = made[key]
         self.frames[round_] = frames
-        self.machine.drop_messages()  # the frames hold them
-        return digest(b"".join(map(digest, made.values())))
+        machine.drop_messages()  # the frames hold them
+        return joint_digest(*made.values())
 
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         """Write the present round to the journal; `is_new`: the round is the first of a step."""
-        if not self.machine.is_finite:  # every neighbour would refuse the numbers
+        machine = self.steps.machine
+        if not machine.is_finite:  # every neighbour would refuse the numbers
             raise DivergedError(
-                f"iteration {self.machine.k}: the numbers to be sent are not finite. Choose a "
+                f"iteration {machine.k}: the numbers to be sent are not finite. Choose a "
                 "smaller stepsize."
             )
         stop = self._stopping.encode()
         sent = self._encode(stop)
         flags = self._is_still * _STILL | self._must_stop * _STOP
         blob = flags.to_bytes(_FLAGS, "little") + stop + sent + consumed
-        is_head = is_new and (self.machine.k - self.machine.since) % STEPS == 0
+        is_head = is_new and (machine.k - machine.since) % STEPS == 0
         section = self.steps.record(blob, is_head=is_head)
         started = perf_counter()
         if is_head:

@@ -63,7 +63,7 @@ def promises(
     for coalition in sorted({tuple(sorted(a.members)) for a in adversaries}, key=_by_size):
         told = guarantee(
             masks, m, sizes=sizes, bound=bound, stages=stages, delta=DELTA, coalition=coalition,
-            curvature="newton" if algorithm.curvature == "newton" else "majorised",
+            curvature=algorithm.curvature,
         )  # fmt: skip
         worst = max((e for e in told.exposures if e.agent in wanted), key=lambda e: e.mu)
         lines.append(

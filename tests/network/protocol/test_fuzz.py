@@ -191,7 +191,7 @@ def journal(rng, frames):
     content, checksum = b"", NOTHING
     for n in range(3):
         section = Section(n, n, {"x": np.arange(n + 1.0)}, facts={"sent": "ab"})
-        parts, checksum = encode_section(section, checksum)
+        parts, _, checksum = encode_section(section, checksum)
         content += b"".join(parts)
     sections, _, _ = decode_sections(mutated(rng, [content]))
     for n, section in enumerate(sections):

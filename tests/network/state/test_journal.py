@@ -51,9 +51,10 @@ def written(parts):
     """The bytes of a slot, and where each section ends."""
     content, ends, checksum = b"", [], NOTHING
     for part in parts:
-        pieces, checksum = encode_section(part, checksum)
+        pieces, length, checksum = encode_section(part, checksum)
         content += b"".join(bytes(memoryview(p).cast("B")) for p in pieces)
         ends.append(len(content))
+        assert length == ends[-1] - sum(ends[-2:-1])
     return content, ends
 
 
@@ -295,7 +296,7 @@ def test_the_bytes_of_the_format_have_not_changed():
     """A change of these bytes needs a new format number: a version reads only its own format."""
     parts = [*LONG, Section(3, 8, {"x": np.arange(2048.0), "y": np.arange(3000.0)}, b"abcde")]
     content, _ = written(parts)
-    assert (FORMAT, hashlib.sha256(content).hexdigest()[:16]) == (10, "459a9324378e3eec")
+    assert (FORMAT, hashlib.sha256(content).hexdigest()[:16]) == (11, "459a9324378e3eec")
 
 
 def test_a_digest_does_not_depend_on_the_parts_that_it_is_taken_of(monkeypatch):

@@ -300,14 +300,13 @@ def _checked(
     """
 
     def gradient(theta: Vector) -> Vector:
-        return _sound(lambda: function(_seen(theta)), "gradient", (dim,), describe, theta)
+        return _sound(function, (_seen(theta),), "gradient", (dim,), describe)
 
     def of(curve: Any) -> Curve | None:
         def curvature(theta: Vector, before: Vector | None) -> Vector:
             earlier = None if before is None else _seen(before)
-            return _sound(
-                lambda: curve(_seen(theta), earlier, data), "curvature", (dim, dim), describe, theta
-            )
+            given = (_seen(theta), earlier, data)
+            return _sound(curve, given, "curvature", (dim, dim), describe)
 
         return None if curve is None else curvature
 
@@ -322,11 +321,16 @@ def _seen(theta: Vector) -> Vector:
 
 
 def _sound(
-    call: Callable[[], Any], what: str, shape: tuple[int, ...], describe: str, theta: Vector
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    what: str,
+    shape: tuple[int, ...],
+    describe: str,
 ) -> Vector:
-    """What the user's code gives, if it has the shape and is finite."""
+    """The array that the user's code gives for θ and more, if it has the shape and is finite."""
+    theta = given[0]
     try:
-        g = np.array(call(), np.float64)  # a copy: the function may reuse its array
+        g = np.array(function(*given), np.float64)  # a copy: the function may reuse its array
     except Exception as error:  # the user's code may raise anything
         raise _raised(describe, error) from error
     if g.shape != shape:
@@ -335,7 +339,7 @@ def _sound(
             f"a {what} at θ of shape {theta.shape} has {same}, but {describe} gives "
             f"{g.shape}. Correct the function, or dim in [run]."
         )
-    if not is_finite(g.ravel()):
+    if not is_finite(g if g.ndim == 1 else g.ravel()):
         n = int(np.argmax(~np.isfinite(g)))
         with np.errstate(over="ignore"):
             norm = np.linalg.norm(theta)

@@ -41,6 +41,8 @@ from hushgrad.network.protocol import announcements, mask_tokens
 MAGIC = b"hush"
 VERSION = 5  # 5: smaller quadratic masks; ends of other sizes would not cancel
 HEADER = struct.Struct("<4sBBHQQQ")
+_HEADER_SIZE = HEADER.size
+_FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
 MOST_EXCHANGES = 8  # exchanges in one round; no algorithm of the library has more than 3
 
 type Bytes = bytes | memoryview
@@ -67,6 +69,8 @@ class FrameKind(enum.IntEnum):
     __hash__ = int.__hash__  # Enum's own is a call of Python, and looked up in every round
 
 
+_FIRST_OF = {kind: _FIRST.pack(MAGIC, VERSION, kind, 0) for kind in FrameKind}
+_FIRST_OF_DATA = _FIRST_OF[FrameKind.DATA]
 _MOST_FLAGS = {FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1}
 
 
@@ -104,7 +108,7 @@ def encode_data(
             flags |= 1 << e
             parts.append(np.ascontiguousarray(vector, _FLOAT))
             length += parts[-1].nbytes
-    parts[0] = HEADER.pack(MAGIC, VERSION, FrameKind.DATA, 0, round_, length, flags)
+    parts[0] = _JOINED.pack(_FIRST_OF_DATA, round_, length, flags)
     return b"".join(parts)
 
 
@@ -144,7 +148,7 @@ class Data:
 def decode_data(frame: Frame, stop_bytes: int) -> Data:
     """The parts of a DATA frame; WireError if a number is not finite."""
     kind, round_, flags, whole = frame
-    start = HEADER.size + stop_bytes
+    start = _HEADER_SIZE + stop_bytes
     if kind is not FrameKind.DATA or len(whole) < start:
         raise WireError(
             f"a message begins with {stop_bytes} bytes of stop bits, but round {round_} has "
@@ -157,7 +161,7 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
             "not finite",
         )
-    return Data(round_, bytes(whole[HEADER.size : start]), numbers, flags, digest(whole))
+    return Data(round_, bytes(whole[_HEADER_SIZE:start]), numbers, flags, digest(whole))
 
 
 def limits(
@@ -191,7 +195,8 @@ class Parser:
 
     def __init__(self, longest: Mapping[FrameKind, int]):
         self._rules = {
-            int(kind): (kind, length, _MOST_FLAGS.get(kind, 0)) for kind, length in longest.items()
+            _FIRST_OF[kind]: (kind, length, _MOST_FLAGS.get(kind, 0))
+            for kind, length in longest.items()
         }
         self._stage = memoryview(bytearray(_STAGE))
         self._start = self._end = 0  # the stage holds [start, end)
@@ -220,14 +225,12 @@ class Parser:
             return self._fill(self._long, count)
         self._end += count
         frames: list[Frame] = []
-        while self._start < self._end:
-            if self._head is None:
-                if self._end - self._start < HEADER.size:
-                    break
-                self._head = self._judge(*HEADER.unpack_from(self._stage, self._start))
-            kind, round_, flags, length = self._head
+        while self._end - self._start >= _HEADER_SIZE:
+            head = self._head or self._judge(*_JOINED.unpack_from(self._stage, self._start))
+            kind, round_, flags, length = head
             end = self._start + length
             if end > self._end:
+                self._head = head
                 if length > _STAGE:
                     self._begin_long(length)
                 break
@@ -262,22 +265,12 @@ class Parser:
         return [Frame(kind, round_, flags, long)]
 
     def _judge(
-        self,
-        magic: bytes,
-        version: int,
-        number: int,
-        zero: int,
-        round_: int,
-        length: int,
-        flags: int,
+        self, first: bytes, round_: int, length: int, flags: int
     ) -> tuple[FrameKind, int, int, int]:
-        if magic != MAGIC:
-            raise WireError(f"a frame begins with {MAGIC!r}, but this one begins with {magic!r}")
-        if version != VERSION:
-            raise WireError(f"this agent speaks version {VERSION} of the protocol, not {version}")
-        if number not in self._rules or zero:
-            raise WireError(f"there is no frame of kind {number} with {zero} in place of zero")
-        kind, longest, most = self._rules[number]
+        rule = self._rules.get(first)
+        if rule is None:
+            raise _unknown(*_FIRST.unpack(first))
+        kind, longest, most = rule
         if length > longest:
             raise WireError(
                 f"a {kind.name} frame has at most {longest} bytes here, but announces {length}"
@@ -288,4 +281,13 @@ class Parser:
             )
         if flags > most:
             raise WireError(f"a {kind.name} frame has flags up to {most}, but they are {flags}")
-        return kind, round_, flags, HEADER.size + length
+        return kind, round_, flags, _HEADER_SIZE + length
+
+
+def _unknown(magic: bytes, version: int, number: int, zero: int) -> WireError:
+    """The objection to a frame that begins in no known way."""
+    if magic != MAGIC:
+        return WireError(f"a frame begins with {MAGIC!r}, but this one begins with {magic!r}")
+    if version != VERSION:
+        return WireError(f"this agent speaks version {VERSION} of the protocol, not {version}")
+    return WireError(f"there is no frame of kind {number} with {zero} in place of zero")

@@ -109,7 +109,8 @@ class Session:
 
     def _enter(self, round_: int, sizes: tuple[int, ...]) -> list[tuple[Peer, WireError]]:
         """Enter a round; returns the peers whose early message has other sizes."""
-        self._note(RunEvent.COMMIT)
+        if self.state is not RunState.RUNNING:
+            self._note(RunEvent.COMMIT)
         self.round, self._sizes = round_, sizes
         misfits: list[tuple[Peer, WireError]] = []
         for peer in self.peers.values():
@@ -185,7 +186,7 @@ class Session:
     def accept(self, peer: Peer, frame: Frame) -> bool:
         """Take a DATA frame; returns whether it was new."""
         n = frame.round
-        if n > self.round + 1 or (self.has_finished and n >= self.wanted):
+        if n > self.round + 1 or (n >= self.wanted and self.has_finished):
             raise WireError(
                 f"{peer.name} sent round {n}, but this agent is at round {self.round}: a neighbour "
                 "can be one round ahead at most",

@@ -35,7 +35,7 @@ from hushgrad.files.atomic import replace_file, sync_directory
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
-FORMAT = 10  # 10: the masks of later stages have other sizes
+FORMAT = 11
 LABEL = "run.json"
 BEGUN = "begun"
 STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
@@ -238,9 +238,9 @@ class _Slot:
 
     def write(self, section: Section, *, afresh: bool) -> None:
         place, checksum = (0, NOTHING) if afresh else (self._end, self._checksum)
-        pieces, checksum = encode_section(section, checksum)
+        pieces, length, checksum = encode_section(section, checksum)
         try:
-            end = self._write_all(pieces, place)
+            self._write_all(pieces, place, place + length)
             if self._sync:
                 os.fdatasync(self._file)
         except OSError as error:
@@ -248,20 +248,18 @@ class _Slot:
                 f"the journal '{self._path}' cannot be written: {error.strerror}. Nothing of this "
                 "round was sent, and the state is kept. Make room, then start the agent again."
             ) from error
-        self._end, self._checksum = end, checksum
+        self._end, self._checksum = place + length, checksum
 
-    def _write_all(self, pieces: list[Any], place: int) -> int:
-        """Write bytes and arrays from a place on; returns the place after them."""
+    def _write_all(self, pieces: list[Any], place: int, end: int) -> None:
+        """Write bytes and arrays from a place to an end."""
         if len(pieces) > _PIECES:
             pieces = [b"".join(pieces)]
-        end = place + sum([memoryview(piece).nbytes for piece in pieces])
         place += os.pwritev(self._file, pieces, place)
         if place < end:  # the system takes 2 GB at a time, or the disk fills up
             rest = memoryview(b"".join(pieces))[place - end :]
             while rest:
                 count = os.pwrite(self._file, rest, place)
                 place, rest = place + count, rest[count:]
-        return end
 
     def close(self) -> None:
         os.close(self._file)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.files.digest import DIGEST, joint_digest
+from hushgrad.files.digest import DIGEST, digest, joint_digest
 
 type Arrays = Mapping[str, NDArray[np.float64]]
 type Read = Callable[[int, int], bytes]  # (place, length) → bytes
@@ -53,19 +53,24 @@ def _layout(facts: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], .
     return text + b" " * (-len(text) % 8)
 
 
-def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], bytes]:
-    """The pieces of a section, and its checksum; `checksum` is of the section before."""
+def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], int, bytes]:
+    """The pieces of a section, their length in bytes, and the checksum of the section; `checksum`
+    is of the section before.
+    """
     k, round_, arrays, blob, facts = section
     values = [np.ascontiguousarray(value, _FLOAT) for value in arrays.values()]
     shapes = tuple([value.shape for value in values])
     layout = _layout(json.dumps(dict(facts)) if facts else "{}", tuple(arrays), shapes)
     size = sum([value.nbytes for value in values])
     head = _HEAD.pack(k, round_, len(layout), len(blob), size)
-    pieces = [b"".join((head, layout, blob, bytes(-len(blob) % 8))), *values]
+    pieces = [head, layout, blob, bytes(-len(blob) % 8), *values]
     if size <= _SHORT:  # as most sections of short vectors: one piece costs less than several
-        pieces = [b"".join(pieces)]
+        whole = b"".join(pieces)
+        checksum = digest(checksum + whole)
+        return [b"".join((_MAGIC, checksum, whole))], _CHECKED + len(whole), checksum
+    pieces = [b"".join(pieces[:4]), *values]
     checksum = joint_digest(checksum, *pieces)
-    return [_MAGIC + checksum, *pieces], checksum
+    return [_MAGIC + checksum, *pieces], _CHECKED + len(pieces[0]) + size, checksum
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):

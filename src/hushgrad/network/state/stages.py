@@ -34,7 +34,7 @@ def write_stage(directory: Path, begun: Begun) -> None:
     """Keep a stage, in place of the stage before the last."""
     stage, start, (H, q) = begun
     arrays = {"start": start, "H": H, "q": q}
-    pieces, _ = encode_section(Section(stage, 0, arrays), NOTHING)
+    pieces, _, _ = encode_section(Section(stage, 0, arrays), NOTHING)
     file = directory / _FILES[stage % 2]
     try:
         replace_file(file, lambda part: part.write(b"".join(pieces)), mode=0o600)
