@@ -61,7 +61,7 @@ def test_an_own_share_outside_0_and_1_is_refused(own):
 def test_an_agent_without_links_keeps_its_whole_step(engine):
     alone = hg.Network(hg.graphs.path(1))
     run = hg.run(
-        hg.PDGNDS(design="recommended", stepsize=S.constant(0.2)),
+        hg.PDGNDS(design="recommended", stepsize=S.constant(0.1)),
         hg.problems.rendezvous([[3.0, 4.0]]), alone, iterations=200, engine=engine,
     )  # fmt: skip
     assert run.error[0, -1] < 1e-12
@@ -141,10 +141,10 @@ def problems():
 )
 def test_the_recommended_pdg_nds_is_exact_and_takes_at_most_1_3_times_the_iterations(name):
     problem = problems()[name]
-    step = S.constant(0.1 / problem.smoothness())
+    step = S.constant(0.2 * (1 - PAPER.eta) / problem.smoothness())
     paper, ours = (
         hg.run(
-            hg.PDGNDS(stepsize=step, design=design), problem, PAPER, iterations=3000, trials=20,
+            hg.PDGNDS(stepsize=step, design=design), problem, PAPER, iterations=4500, trials=20,
             record_every=5,
         )
         for design in ("paper", "recommended")
@@ -184,10 +184,10 @@ def test_stages_of_a_logistic_fit_take_at_most_twice_the_iterations_of_a_direct_
 @pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
 @pytest.mark.parametrize("d", [1, 3])
 def test_masks_as_large_as_hessians_cost_few_iterations(name, d):
-    """λL = 0.2 (1 − η), 20 problems for each of 8 settings."""
+    """λL = 0.1 (1 − η), 20 problems for each of 8 settings."""
     problem = hg.problems.estimation(n_agents=6, s=d + 2, d=d, trials=20)
     network = hg.Network(getattr(hg.graphs, name)(6))
-    step = S.constant(0.2 * (1 - network.eta) / problem.smoothness())
+    step = S.constant(0.1 * (1 - network.eta) / problem.smoothness())
     paper, ours = (
         hg.run(
             hg.PDGNDS(stepsize=step, design=design), problem, network, iterations=20_000,
@@ -234,13 +234,13 @@ def net_inflow(run, i):
 
 def test_a_listener_on_all_links_gets_the_gradient_of_the_papers_design_but_not_of_ours():
     """Σ (in − out) = x^n − x^{n−1} + h^{n−1} → λ g_i(θ*), masked or not."""
-    lam, errors = 0.05, {"paper": [], "recommended": []}
+    lam, errors = 0.03, {"paper": [], "recommended": []}
     for seed in range(2):
         problem = hg.problems.rendezvous(n_agents=5, seed=seed)
         for design, found in errors.items():
             run = hg.run(
                 hg.PDGNDS(stepsize=S.constant(lam), design=design), problem, PAPER, seed=seed,
-                iterations=200, transcript=True, engine="agents",
+                iterations=350, transcript=True, engine="agents",
             )  # fmt: skip
             for i in range(5):
                 g = problem.local_gradient(i)(problem.solution())
@@ -251,9 +251,10 @@ def test_a_listener_on_all_links_gets_the_gradient_of_the_papers_design_but_not_
 
 
 def test_one_partners_share_alone_is_larger_than_gradients_and_hessians():
-    """Fifty of the paper's problems at λ = 0.02; the mean of the others guesses H_i."""
+    """Fifty of the paper's problems at λ = 0.01; the mean of the others guesses H_i."""
     problem = hg.problems.estimation(trials=50)
-    algorithm, rng = hg.PDGNDS(design="recommended"), np.random.default_rng(0)
+    algorithm = hg.PDGNDS(design="recommended", stepsize=S.constant(0.01))
+    rng = np.random.default_rng(0)
     sizes = mask_sizes(algorithm, PAPER, 2)
     gradient, hessian, guess = [], [], []
     for trial in range(50):

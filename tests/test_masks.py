@@ -360,7 +360,7 @@ def test_a_warning_names_masks_that_are_too_small_too_large_or_shared_with_neigh
 
 def test_pdg_ds_warns_that_masks_cost_accuracy():
     (said,) = risks(
-        hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.2)),
+        hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.1)),
         flat(2), hg.Network(hg.graphs.ring(4)),
     )  # fmt: skip
     assert "PDGNDS with the same masks does not" in said

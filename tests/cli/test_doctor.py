@@ -50,12 +50,13 @@ def start(pair, name):
 def test_a_healthy_agent_gets_one_line_for_each_check(pair):
     found = examined(pair, "ann", good=True)
     assert list(found) == [
-        "key", "certificate", "trust bob", "objective", "state", "listen", "metrics", "reach bob",
-        "clock",
+        "key", "certificate", "trust bob", "objective", "guarantee", "state", "listen", "metrics",
+        "reach bob", "clock",
     ]  # fmt: skip
-    assert {check for check, (ok, _) in found.items() if ok is None} == {"reach bob", "clock"}
+    unknown = {check for check, (ok, _) in found.items() if ok is None}
+    assert unknown == {"guarantee", "reach bob", "clock"}  # EXTRA promises nothing
     result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
-    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓✓✓✓––"]
+    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓–✓✓✓––"]
     assert not (pair.directory / "ann/state").exists()
     assert sorted(p.name for p in (pair.directory / "ann").iterdir()) == [
         "agent.toml", "ann.crt", "ann.key", "trusted",

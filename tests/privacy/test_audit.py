@@ -29,7 +29,7 @@ BASELINES = [
 PAPER = [hg.PDGDS(stepsize=hg.stepsizes.diminishing(0.5)), hg.PDGNDS(stepsize=STEP)]
 QUICK = 2  # random designs; the long study has
 MANY = 60
-LONG = 800  # iterations after which a recommended design has six digits of the optimum
+LONG = 1600  # iterations after which a recommended design has six digits of the optimum
 
 
 def record(algorithm, network=None, problem=None, iterations=60, **options):
@@ -42,7 +42,7 @@ def record(algorithm, network=None, problem=None, iterations=60, **options):
 
 def recommended(network, problem, *, part=1.0):
     """The recommended design with quadratic masks as large as L, and a run to its end."""
-    gap = 0.2 * (1.0 - network.eta)
+    gap = 0.1 * (1.0 - network.eta)
     step = hg.stepsizes.constant(part * gap / problem.smoothness())
     return hg.PDGNDS(stepsize=step, design="recommended")
 

@@ -385,7 +385,7 @@ def test_the_same_masks_on_changed_data_expose_the_change_and_the_row():
 
 
 def test_the_same_masks_at_another_stepsize_expose_the_objective():
-    masked = {"masks": hg.masks.zero_sum(quadratic=0.2), **PARTS}
+    masked = {"masks": hg.masks.zero_sum(quadratic=0.1), **PARTS}
     first, second, other = (
         record(lam=lam, seed=seed, **masked)
         for lam, seed in ((LAM, 0), (0.5 * LAM, 0), (0.5 * LAM, 1))

@@ -50,6 +50,7 @@ def doctor(
     if output is Format.JSON:
         checks = [
             {"check": finding.check, "ok": finding.is_good, "text": finding.text}
+            | ({} if finding.data is None else {"data": dict(finding.data)})
             for finding in found
         ]
         print_json({"agent": config.name, "run": config.run.id, "ok": is_good, "checks": checks})

@@ -19,6 +19,7 @@ from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.masking import Shares, needs_scale, pairing_of
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.keys.used_ids import check_unused, remember
+from hushgrad.network.promise import mu_of
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import (
     KEY,
@@ -78,7 +79,7 @@ async def agree(
         return Agreement(scale=scale)
     mask_key = None
     if pairing is not None:
-        remember(config.key, config.run.id)
+        remember(config.key, config.run.id, mu_of(config))
         mask_key = state.mask_key
         if mask_key is None:  # the run has ended, and no gradient is evaluated again
             return Agreement(scale=scale, lacks_key=True)

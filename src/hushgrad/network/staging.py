@@ -28,7 +28,7 @@ from hushgrad.agent.stages import (
 from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
 from hushgrad.network.agreement import Agreement, agree
-from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.introduction import draws_of, introduce, local_agent
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
@@ -196,11 +196,6 @@ async def prepare_stages(
 def _declared(run: RunConfig) -> float | None:
     """The unit of the masks of stages, if the run declares one."""
     return None if run.scale is None or not run.lengths else power_of_two(run.scale)
-
-
-def power_of_two(scale: float) -> float:
-    """The power of two from `scale` on."""
-    return 2.0 ** math.ceil(math.log2(scale))
 
 
 def _past(_: object) -> object:

@@ -30,7 +30,7 @@ _LEAST = {
     "objective": {"regularisation": 0},
 }  # fmt: skip
 _POSITIVE = {
-    "run": ["tolerance", "scale"],
+    "run": ["tolerance", "scale", "row_norm", "row_target"],
     "agent": ["max_wait", "heartbeat"],
     "objective": ["delta"],
 }

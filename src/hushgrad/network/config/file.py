@@ -94,6 +94,8 @@ def run(
     eta: float | None = None,
     n_links: int | None = None,
     scale: float | None = None,
+    row_norm: float | None = None,
+    row_target: float | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""
@@ -102,6 +104,8 @@ def run(
         "diameter": n_agents - 1 if diameter is None and tolerance is not None else diameter,
         "eta": None if eta is None else float(eta),
         "scale": None if scale is None else float(scale),
+        "row_norm": None if row_norm is None else float(row_norm),
+        "row_target": None if row_target is None else float(row_target),
     }
 
 

@@ -6,6 +6,7 @@ file.py makes them from `agent.toml`; every other part of the network side reads
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,8 @@ class RunConfig:
     n_links: int | None = None  # links of the whole network, if links take turns
     stages: int | None = None  # 0: none; None: the design and the objective of an agent decide
     scale: float | None = None  # of gradients, for linear masks of stages; None: agents agree
+    row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
+    row_target: float | None = None  # the same of |y|
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -108,6 +111,11 @@ class AgentConfig:
     record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
     log: LogConfig = field(default_factory=LogConfig)
+
+
+def power_of_two(scale: float) -> float:
+    """The power of two from `scale` on."""
+    return 2.0 ** math.ceil(math.log2(scale))
 
 
 def parse_address(text: str) -> Address:

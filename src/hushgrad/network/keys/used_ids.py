@@ -3,6 +3,9 @@
 A run has one id and one state directory at every agent. If an id comes again with a new directory,
 an agent lost its state or a file was copied: neighbours may hold messages of the other run. So the
 deployed agent (deployed.py) refuses the id.
+
+A line has the id and, if the agent's file declared a bound on its rows, μ of the run (promise.py):
+the file is a ledger of the runs of the key.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from hushgrad.network.keys.identity import check_mode
 
 def check_unused(key: Path, run: str, state: Path) -> None:
     """Refuse an id that was used before; only for a state directory that is not there yet."""
-    if run in _ids(key):
+    if run in mus(key):
         raise ConfigError(
             f"the run id {run!r} was used before with '{key}', and a new state directory "
             f"'{state}' would be a second run with that id. Choose a new id in every agent's file, "
@@ -24,15 +27,25 @@ def check_unused(key: Path, run: str, state: Path) -> None:
         )
 
 
-def remember(key: Path, run: str) -> None:
-    """Note that a run uses the key."""
-    if run in _ids(key):
+def mus(key: Path) -> dict[str, float | None]:
+    """μ of every run of the key by its id; None: the file declared no bound."""
+    found: dict[str, float | None] = {}
+    for line in _lines(key):
+        run, _, mu = line.partition(" ")
+        found[run] = float(mu) if mu else None
+    return found
+
+
+def remember(key: Path, run: str, mu: float | None = None) -> None:
+    """Note that a run uses the key, and its μ."""
+    if run in mus(key):
         return
+    line = run if mu is None else f"{run} {mu!r}"
     file = _file(key)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(descriptor, f"{run}\n".encode())
+            os.write(descriptor, f"{line}\n".encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -43,7 +56,7 @@ def remember(key: Path, run: str) -> None:
         ) from error
 
 
-def _ids(key: Path) -> list[str]:
+def _lines(key: Path) -> list[str]:
     file = _file(key)
     if not file.exists():
         return []

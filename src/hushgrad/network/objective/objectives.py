@@ -101,6 +101,7 @@ class Objective:
     majorised: Curve | None = None  # a bound of all Hessians
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
     is_quadratic: bool = False
+    largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -172,7 +173,8 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         data = held | {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
-    return replace(objective, rows=_bound(loss.rows, held))
+    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
+    return replace(objective, rows=_bound(loss.rows, held), largest_row=largest)
 
 
 def _bound(rows: Any, data: Any) -> Rows | None:
@@ -234,7 +236,8 @@ def _rendezvous(spec: ObjectiveSpec, dim: int) -> Objective:
     _check_dim(spec, len(position), dim)
     twice = safeguarded(lambda theta, _: 2 * np.eye(len(theta)))
     describe = f"rendezvous from {place}"
-    return _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
+    objective = _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
+    return replace(objective, largest_row=(float(np.linalg.norm(position)), 0.0))
 
 
 def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:

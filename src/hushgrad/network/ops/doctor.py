@@ -17,13 +17,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hushgrad.errors import AgentError, HushgradError, StateError
 from hushgrad.network.config.model import Address, AgentConfig, Neighbour, Partner
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
-from hushgrad.network.objective.objectives import load_objective
+from hushgrad.network.objective.objectives import Objective, load_objective
+from hushgrad.network.ops.guarantee import guarantees
 from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.staging import check_stages
@@ -43,6 +45,7 @@ class Check:
     check: str
     is_good: bool | None
     text: str
+    data: Mapping[str, Any] | None = None  # the numbers of the text, for JSON
 
 
 def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]:
@@ -67,7 +70,10 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
             continue
         known[one.name] = certificate
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
-    yield _data(config)
+    objective, finding = _data(config)
+    yield finding
+    for told in guarantees(config, objective):
+        yield Check(*told)
     position, own = None, None  # own: the last round of the journal, for `_neighbours`
     try:
         position = read_position(config.state)
@@ -98,7 +104,7 @@ def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
     return Check(check, True, text)
 
 
-def _data(config: AgentConfig) -> Check:
+def _data(config: AgentConfig) -> tuple[Objective | None, Check]:
     """Check that the objective loads, and that its gradient at the start is finite."""
     run = config.run
     try:
@@ -107,8 +113,9 @@ def _data(config: AgentConfig) -> Check:
         start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
         objective.gradient(start)
     except HushgradError as error:
-        return Check("objective", False, str(error))
-    return Check("objective", True, f"{objective.describe}; its gradient at the start is finite")
+        return None, Check("objective", False, str(error))
+    text = f"{objective.describe}; its gradient at the start is finite"
+    return objective, Check("objective", True, text)
 
 
 def _state(config: AgentConfig, position: Position | None) -> Check:

@@ -1,0 +1,96 @@
+"""What an agent's masks promise about its rows, from its file alone.
+
+A row has a public bound if the file declares one: `row_norm` bounds ‖x‖ of every row, an intercept
+included, and `row_target` bounds |y|. docs/guarantee.md derives the promise. `hushgrad doctor`
+(ops/guarantee.py) shows it, and the agreement of partners notes its μ beside the key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hushgrad.algorithms.base import Private
+from hushgrad.network.config.model import AgentConfig, power_of_two
+
+if TYPE_CHECKING:
+    from hushgrad.masks import Sizes
+    from hushgrad.theory import Guarantee, RowBound
+
+_WITH_TARGET = ("least_squares", "ridge", "huber")
+
+
+def missing(config: AgentConfig) -> str | None:
+    """The reason why nothing can be promised, with the way out; None if there is a promise."""
+    run, kind = config.run, config.objective.kind
+    algorithm = run.algorithm
+    if not isinstance(algorithm, Private) or algorithm.masking is None or not run.lengths:
+        return 'messages tell more than a masked statistic. Use design = "recommended"'
+    if run.seed is not None:
+        return "a seed is no secret, so the masks are none. Leave seed out"
+    if kind == "function":
+        return "nothing is known about the rows of a function. Use a kind of objective"
+    if run.row_norm is None:
+        target = " and row_target, above every |y|" if kind in _WITH_TARGET else ""
+        return f"declare row_norm in [run], a public bound above every ‖x‖{target}"
+    if run.row_target is None and kind in _WITH_TARGET:
+        return "declare row_target in [run], a public bound above every |y|"
+    return None
+
+
+def row_bound(config: AgentConfig) -> RowBound:
+    """The public bound on the part of one row."""
+    from hushgrad import theory
+
+    run, spec = config.run, config.objective
+    norm, target = run.row_norm or 0.0, run.row_target or 0.0
+    if spec.kind == "logistic":
+        return theory.logistic_row(norm)
+    if spec.kind == "huber":
+        return theory.huber_row(norm, target, spec.delta)
+    if spec.kind == "rendezvous":  # f = ‖θ − p‖²: q = −2p, and H is public
+        return theory.mean_row(2 * norm)
+    return theory.ridge_row(norm, target)
+
+
+def sizes_of(config: AgentConfig) -> Sizes:
+    """The least sizes of the masks: the unit on which agents agree is 1/λ or larger."""
+    run = config.run
+    assert isinstance(run.algorithm, Private)
+    lam = float(run.algorithm.schedule.base(1.0))
+    scale = power_of_two(1.0 / lam if run.scale is None else run.scale)
+    return run.algorithm.mask_sizes(run.dim, run.eta, scale)
+
+
+def promise(config: AgentConfig, *, delta: float = 1e-6) -> Guarantee:
+    """The guarantee of a run: against outsiders, and the worst coalition of each size."""
+    from hushgrad import theory
+
+    run = config.run
+    assert isinstance(run.algorithm, Private)
+    assert run.algorithm.masking is not None
+    return theory.guarantee(
+        run.algorithm.masking,
+        run.n_agents,
+        sizes=sizes_of(config),
+        bound=row_bound(config),
+        stages=len(run.lengths),
+        curvature="newton" if run.algorithm.curvature == "newton" else "majorised",
+        agent=config.number,
+        delta=delta,
+    )
+
+
+def mu_of(config: AgentConfig) -> float | None:
+    """μ of a run between this agent and one honest partner, all others against; None: no bound."""
+    if missing(config) is not None:
+        return None
+    from hushgrad.theory.promise import unit_mu
+
+    algorithm = config.run.algorithm
+    assert isinstance(algorithm, Private)
+    return unit_mu(
+        sizes_of(config),
+        row_bound(config),
+        stages=len(config.run.lengths),
+        curvature="newton" if algorithm.curvature == "newton" else "majorised",
+    )
