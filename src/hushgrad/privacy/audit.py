@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
@@ -15,6 +16,7 @@ from hushgrad.privacy.attacks import ALL, Attack
 from hushgrad.privacy.coalitions import MOST, Coalition, smallest_coalition
 from hushgrad.privacy.findings import Finding
 from hushgrad.privacy.lab import Lab, lab_of
+from hushgrad.privacy.promised import promises
 from hushgrad.privacy.result import Audit
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Run
@@ -68,7 +70,8 @@ def audit(
         for target in targets if coalitions else ():
             found.append(smallest_coalition(lab, target, most=most_coalitions))
             bar.tick(1)
-    return summary(lab, [findings[case] for case in cases], found)
+    promised = promises(lab.run, lab.row, [case[2] for case in cases], targets)
+    return replace(summary(lab, [findings[case] for case in cases], found), promised=promised)
 
 
 def targets_of(lab: Lab, agents: Iterable[int] | None) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from hushgrad.files.strict_json import strict_json
 from hushgrad.privacy.coalitions import Coalition
+from hushgrad.privacy.promised import Promises
 from hushgrad.privacy.verdict import Evidence, Verdict, best, severity, verdict
 
 _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered")  # worst first
@@ -84,6 +85,7 @@ class Findings:
     places: tuple[tuple[float, ...], ...] | None  # of a rendezvous in the plane: the true p_i
     date: str
     version: str
+    promised: Promises | None = None  # the guarantee of the masks, if the run has one
 
     @property
     def kinds(self) -> tuple[str, ...]:

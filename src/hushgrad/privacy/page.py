@@ -16,6 +16,7 @@ from hushgrad.files.atomic import replacing
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Finding, Findings
+from hushgrad.privacy.promised import DELTA, Promised
 from hushgrad.privacy.tables import KINDS, counts, title, told
 from hushgrad.privacy.verdict import Verdict
 
@@ -121,6 +122,7 @@ def _section(audit: Findings) -> str:
             f"<h2>{escape(audit.label)}</h2>",
             *_pictures(audit),
             _agents(audit),
+            *_promised(audit),
             _all_findings(audit),
         ]
     )
@@ -202,6 +204,38 @@ def _all_findings(audit: Findings) -> str:
         "adversary</th><th scope=col>verdict</th><th scope=col>tried</th><th scope=col>could not "
         f"be tried</th></tr></thead><tbody>{lines}</tbody></table></div></details>"
     )
+
+
+def _promised(audit: Findings) -> Iterable[str]:
+    """The guarantee of the masks, next to what attacks found."""
+    if audit.promised is None:
+        return
+    heads = ("against", "agent", "hidden among", "μ", f"ε at δ = {DELTA:g}", "advantage")
+    lines = "".join(
+        f"<tr><th scope=row>{escape(line.adversary)}</th>"
+        + "".join(
+            f'<td data-head="{head}"><span>{cell}</span></td>'
+            for head, cell in zip(heads[1:], _numbers(line), strict=True)
+        )
+        + "</tr>"
+        for line in audit.promised.lines
+    )
+    yield (
+        "<h3>What the masks promise</h3>\n"
+        "<p>No test tells better than this whether a row is this agent's or another honest "
+        f"agent's, in all {audit.promised.stages} stages together, for the agent that fares worst. "
+        f"In place of a public bound stands {escape(audit.promised.bound)}. The sums over honest "
+        "agents and θ* are not covered.</p>\n"
+        '<table class="cards"><thead><tr>'
+        + "".join(f"<th scope=col>{head}</th>" for head in heads)
+        + f"</tr></thead><tbody>{lines}</tbody></table>"
+    )
+
+
+def _numbers(line: Promised) -> tuple[str, ...]:
+    mu, epsilon = (("∞" if v is None else f"{v:.3g}") for v in (line.mu, line.epsilon))
+    among = "nothing is hidden" if line.hidden_among == 1 else f"{line.hidden_among} agents"
+    return str(line.agent), among, mu, epsilon, f"{line.advantage:.2g}"
 
 
 def _list(attacks: Iterable[str]) -> str:

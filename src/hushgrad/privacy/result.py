@@ -11,6 +11,7 @@ from typing import Any, cast
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.findings import Finding, Findings
 from hushgrad.privacy.page import write_page
+from hushgrad.privacy.promised import Promised, Promises
 from hushgrad.privacy.tables import text_table
 from hushgrad.privacy.verdict import Evidence
 
@@ -40,6 +41,9 @@ class Audit(Findings):
         stored = _tupled(json.loads(text))
         stored["findings"] = tuple(_finding(f) for f in stored["findings"])
         stored["coalitions"] = tuple(Coalition(**c) for c in stored["coalitions"])
+        if (promised := stored.get("promised")) is not None:
+            lines = tuple(Promised(**line) for line in promised["lines"])
+            stored["promised"] = Promises(**{**promised, "lines": lines})
         return Audit(**stored)
 
 
