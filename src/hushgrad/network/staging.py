@@ -84,14 +84,18 @@ class Stages:
         before = self.begun[stage - 1].start if stage else None
         return statistic(self._objective.gradient, curve, start, before, about_start=about_start)
 
-    def _masked(self, stage: int, start: Vector) -> Statistic:
-        """The masked statistic of this agent's objective: a sum of rounded rows where it can be."""
+    def _masked(self, stage: int, start: Vector, own: Statistic | None) -> Statistic:
+        """The masked statistic of this agent's objective: a sum of rounded rows where it can be.
+
+        `own` is the statistic of a function of the user, if it has been evaluated before.
+        """
         algorithm, agreement = self.config.run.algorithm, self.agreement
         assert isinstance(algorithm, Private)
         about_start = is_about_start(algorithm, is_quadratic=self._objective.is_quadratic)
         grids, by_rows = mask_grids(self.config.run, agreement.scale), self._objective.rows
         if by_rows is None or grids is None:
-            own = self._statistic(stage, start, about_start=about_start)
+            if own is None or about_start:
+                own = self._statistic(stage, start, about_start=about_start)
         else:
             before = self.begun[stage - 1].start if stage else None
             own = Statistic(*by_rows(start, before, grids, algorithm.curvature == "fixed"))
@@ -114,14 +118,14 @@ class Stages:
             )
         return exponent
 
-    def make(self, stage: int, start: Vector) -> Begun:
+    def make(self, stage: int, start: Vector, own: Statistic | None = None) -> Begun:
         """The stage, masked and kept in the state directory; makes it unless it has begun."""
         if stage not in self.begun:
             config = self.config
             if self.agreement.lacks_key:
                 raise _no_key(config)
             try:
-                masked = self._masked(stage, start)
+                masked = self._masked(stage, start, own)
             except AlgorithmError as error:
                 raise AgentError(f"the masks of stage {stage}: {error}") from error
             begun = Begun(stage, start, masked)
@@ -181,7 +185,7 @@ async def prepare_stages(
     if known is None:  # local_agent has accepted the links
         state.store_links({**links, "scale": agreement.scale})
     if own is not None:
-        await compute(stages.make, 0, x0)
+        await compute(stages.make, 0, x0, own)
     for stage, begun in stages.begun.items():
         if stage:
             hub.starts.add(stage, begun.start)

@@ -10,8 +10,10 @@ active participant can steer θ. With t = xᵀθ, the part of a row (x, y) is (h
 
 with s(u) = 1/(1 + e⁻ᵘ). The bracket of the logistic p has the derivative
 −u s(u) s(−u) tanh(u/2) ≤ 0, so it falls from 1 to 0 and |p| ≤ 1.
-With the fixed curvature ¼ x xᵀ, which is masked once, a stage masks the gradient ∇f_i(θ) instead of
-q_i: p = −y s(−u), also |p| ≤ 1.
+With a fixed curvature, which is masked once, a stage masks the gradient ∇f_i(θ) instead of q_i:
+p = −y s(−u), also |p| ≤ 1, or |p| ≤ delta. The safeguards of stages (problems/losses.py) choose
+another h for some rows, never above these bounds: a logistic row that the last step threw off has
+p = −y/2, and a Huber row beyond delta has p = ±delta (1 − a) − a (delta/|t − y|) y, 0 ≤ a ≤ 1.
 
 A symmetric matrix counts every entry once, as its mask does: the sum of squares over the upper
 triangle of x xᵀ is at most ‖x‖⁴, and a row along an axis reaches it. The identity part of a

@@ -39,7 +39,7 @@ from hushgrad.files.digest import digest
 from hushgrad.network.protocol import announcements, mask_tokens
 
 MAGIC = b"hush"
-VERSION = 4
+VERSION = 5  # 5: smaller quadratic masks; ends of other sizes would not cancel
 HEADER = struct.Struct("<4sBBHQQQ")
 MOST_EXCHANGES = 8  # exchanges in one round; no algorithm of the library has more than 3
 
