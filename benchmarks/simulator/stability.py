@@ -66,8 +66,8 @@ def splits(W: Floats, draws: int, rng: np.random.Generator) -> Floats:
 
 def hessians(draws: int, m: int, d: int, rng: np.random.Generator) -> Floats:
     """H (draws, m, d, d) with max_i ‖H_i‖ = 1, of one to 3d rows: some have no full rank."""
-    X = rng.normal(size=(draws, m, 3 * d, d))
-    X *= np.arange(3 * d)[:, None] < rng.integers(1, 3 * d + 1, size=(draws, m, 1, 1))
+    held = np.arange(3 * d)[:, None] < rng.integers(1, 3 * d + 1, size=(draws, m, 1, 1))
+    X = rng.normal(size=(draws, m, 3 * d, d)) * held
     H = np.swapaxes(X, -1, -2) @ X
     return H / np.linalg.norm(H, 2, axis=(-2, -1)).max(axis=1)[:, None, None, None]
 
@@ -111,13 +111,13 @@ def unstable(
         drawn = seeded_masks(algorithm, network, d, seed=seed, trials=trials)
         assert drawn is not None
         assert drawn[1] is not None
-        Q = np.moveaxis(drawn[1], -1, 0)
-        B, H = splits(W, len(trials), rng), hessians(len(trials), network.n_agents, d, rng)
+        G = np.moveaxis(drawn[1], -1, 0)
+        G += of_gap * part * hessians(len(trials), network.n_agents, d, rng)
+        B = splits(W, len(trials), rng)
+        left = np.arange(len(trials))
         for place in reversed(range(len(ratios))):
-            G = ratios[place] * (of_gap * part * H + Q)
-            bad = radii(W, B, G) > 1 + ROUNDING
-            B, H, Q = B[bad], H[bad], Q[bad]
-            counts[place] += len(B)
+            left = left[radii(W, B[left], ratios[place] * G[left]) > 1 + ROUNDING]
+            counts[place] += len(left)
     return counts
 
 

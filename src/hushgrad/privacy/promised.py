@@ -51,16 +51,10 @@ def promises(
     """The guarantee of one trial against each adversary; None if the run has none."""
     algorithm, m = run.algorithm, run.network.n_agents
     stages = len(run.config["stages"] or ())
-    masks = algorithm.masking if isinstance(algorithm, Private) else None
-    found = None if masks is None or not stages else largest_row(run.problem)
-    if (
-        not isinstance(algorithm, Private)
-        or masks is None
-        or found is None
-        or run.mask_scale is None
-    ):
+    if not isinstance(algorithm, Private) or not stages or run.mask_scale is None:
         return None
-    if not 2 <= m <= MOST_AGENTS:
+    masks, found = algorithm.masking, largest_row(run.problem)
+    if masks is None or found is None or not 2 <= m <= MOST_AGENTS:
         return None
     bound, said = found
     sizes = mask_sizes(algorithm, run.network, run.problem.dim, float(run.mask_scale[row]))

@@ -43,7 +43,9 @@ class Audit(Findings):
         stored["coalitions"] = tuple(Coalition(**c) for c in stored["coalitions"])
         if (promised := stored.get("promised")) is not None:
             lines = tuple(Promised(**line) for line in promised["lines"])
-            stored["promised"] = Promises(**{**promised, "lines": lines})
+            stored["promised"] = Promises(
+                bound=promised["bound"], stages=promised["stages"], lines=lines
+            )
         return Audit(**stored)
 
 

@@ -168,9 +168,9 @@ def _sum(
         _check("q", size.max(initial=0.0), grids.linear)
         # 2 |x_a x_b| ≤ x_a² + x_b², and a row rounds by at most ½
         _check("H", H.diagonal().max(initial=0.0) + n, grids.quadratic)
-    H = (H + np.triu(H, 1).T) * (grids.quadratic or 1.0)
-    H[np.arange(d), np.arange(d)] += _on_grid(data["penalty"], grids.quadratic)
-    return H, q * (grids.linear or 1.0)
+    whole = (H + np.triu(H, 1).T) * (grids.quadratic or 1.0)
+    whole[np.arange(d), np.arange(d)] += _on_grid(data["penalty"], grids.quadratic)
+    return whole, q * (grids.linear or 1.0)
 
 
 def _with_penalty(

@@ -187,7 +187,7 @@ def altered(**changes):
     ("changes", "rule"),
     [
         ({"magic": b"HTTP"}, "begins with"),
-        ({"version": 1}, "version 4"),
+        ({"version": 1}, f"version {wire.VERSION}"),
         ({"kind": 0}, "no frame of kind 0"),
         ({"kind": 77}, "no frame of kind 77"),
         ({"zero": 1}, "in place of zero"),
