@@ -162,13 +162,15 @@ def _sum(
             q += linear.sum(axis=1)
             size += np.abs(linear).sum(axis=1)
             scaled = (h * weight[some]) / (grids.quadratic or 1.0)
-            for a in range(d):
-                H[a, a:] += _integers(scaled * x[a] * x[a:], grids.quadratic).sum(axis=1)
+            few = max(1, _AT_ONCE // x.size)
+            for a in range(0, d, few):  # some rows of H at once, from the diagonal on
+                parts = (scaled * x[a : a + few])[:, None] * x[a:]
+                H[a : a + few, a:] += _integers(parts, grids.quadratic).sum(axis=2)
         # a sum of integers is exact in any order while the sum of their sizes is below 2⁵³
         _check("q", size.max(initial=0.0), grids.linear)
         # 2 |x_a x_b| ≤ x_a² + x_b², and a row rounds by at most ½
         _check("H", H.diagonal().max(initial=0.0) + n, grids.quadratic)
-    whole = (H + np.triu(H, 1).T) * (grids.quadratic or 1.0)
+    whole = (np.triu(H) + np.triu(H, 1).T) * (grids.quadratic or 1.0)
     whole[np.arange(d), np.arange(d)] += _on_grid(data["penalty"], grids.quadratic)
     return whole, q * (grids.linear or 1.0)
 
