@@ -12,13 +12,15 @@ import hushgrad as hg
 network = hg.Network(hg.graphs.paper())  # a ring of five with one chord
 problem = hg.problems.estimation(n_agents=5, s=3, d=2, seed=0)
 step = hg.stepsizes.constant(0.02)
+# masks are as large as Hessians at this stepsize; a smaller one takes more iterations
+calm = hg.stepsizes.constant(0.1 * (1 - network.eta) / problem.smoothness())
 methods = {
-    "DGD": hg.DGD(),
-    "PDG-NDS": hg.PDGNDS(stepsize=step),
-    "PDG-NDS, recommended": hg.PDGNDS(stepsize=step, design="recommended"),
+    "DGD": (hg.DGD(), 1500),
+    "PDG-NDS": (hg.PDGNDS(stepsize=step), 1500),
+    "PDG-NDS, recommended": (hg.PDGNDS(stepsize=calm, design="recommended"), 4500),
 }
-for label, algorithm in methods.items():
-    run = hg.run(algorithm, problem, network, iterations=1500, transcript=True, label=label)
+for label, (algorithm, iterations) in methods.items():
+    run = hg.run(algorithm, problem, network, iterations=iterations, transcript=True, label=label)
     audit = hg.audit(run)
     print(f"{label}, accurate to {audit.accuracy:.0e}")
     for kind in audit.kinds:
