@@ -111,8 +111,8 @@ def unstable(
         drawn = seeded_masks(algorithm, network, d, seed=seed, trials=trials)
         assert drawn is not None
         assert drawn[1] is not None
-        G = np.moveaxis(drawn[1], -1, 0)
-        G += of_gap * part * hessians(len(trials), network.n_agents, d, rng)
+        H = hessians(len(trials), network.n_agents, d, rng)
+        G = np.moveaxis(drawn[1], -1, 0) + of_gap * part * H
         B = splits(W, len(trials), rng)
         left = np.arange(len(trials))
         for place in reversed(range(len(ratios))):
