@@ -14,13 +14,15 @@ from hushgrad.privacy.attacks.pdg import known_mask
 from hushgrad.privacy.attacks.probes import Probes
 from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.row_model import Huber, RowModel, fitted
-from hushgrad.privacy.attacks.sum_fit import SumFit, Sums, component, fit_sums, stage_sums
+from hushgrad.privacy.attacks.sum_fit import SumFit, component, stage_sums
+from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
 from hushgrad.privacy.attacks.trajectory import Paths, Trajectory
 from hushgrad.privacy.replay import masks
 from hushgrad.privacy.row_matching import guessed, matched
 from hushgrad.privacy.stages import stage_runs
 from hushgrad.privacy.verdict import Judge
 from hushgrad.problems.datasets import dataset
+from support.private_runs import recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 
@@ -52,16 +54,7 @@ def clinics(network, n, d, iterations=200, regularisation=1.0):
 
 
 def run_agents(algorithm, problem, network, iterations, **options):
-    return hg.run(
-        algorithm,
-        problem,
-        network,
-        iterations=iterations,
-        seed=1,
-        transcript=True,
-        engine="agents",
-        **options,
-    )
+    return recorded(algorithm, problem, network, iterations=iterations, seed=1, **options)
 
 
 def near(network, i):

@@ -33,6 +33,7 @@ _EQUATIONS = 1.2  # per unknown: an unknown number of rows is not looked for bey
 _STEPS, _LAST = 60, 200  # of all starts, and of the best one
 _BATCH = 64  # starts at a time
 _EXACT = 1e-9  # ε, the relative accuracy of sums
+_ZERO = 1e-6  # length of a θ_0 that is zero, up to how well messages tell it
 _WORSE, _BETTER = 4.0, 0.3  # factors of the damping
 
 
@@ -118,7 +119,7 @@ class _Usual:
     def of(told: _Told, n: int) -> _Usual:
         """From the first stage: −2 g = Σ z and 4 H = Σ z zᵀ if it began at θ = 0."""
         d = told.theta.shape[1]
-        is_zero = not told.theta[0].any()
+        is_zero = float(np.linalg.norm(told.theta[0])) < _ZERO
         mean = -2.0 * told.g[0] / n if is_zero else np.zeros(d)
         values, axes = np.linalg.eigh(4.0 * told.H[0] / n - np.outer(mean, mean))
         values = np.maximum(values, 1e-6 * values.max(initial=1e-300))
