@@ -1,4 +1,4 @@
-"""What attacks on rows get of real data: all of it without stages, and what the sums tell with them.
+"""Attacks on rows of real data get all rows without stages, and what sums tell with stages.
 
 `pytest -m slow -s tests/privacy/test_row_study.py` prints the counts that docs/privacy.md tells.
 """

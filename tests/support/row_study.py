@@ -86,9 +86,7 @@ def admitted_case(seed):
         curvature = str(rng.choice(["newton", "fixed"]))
         stages = int(rng.integers(2, 4))
         for m in range(4, 40):
-            case = Case(
-                seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0
-            )
+            case = Case(seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0)
             if m * per_agent > 0.8 * len(population(name)[1]):
                 break  # too few rows are left to compare with: another case
             if case.is_admitted:

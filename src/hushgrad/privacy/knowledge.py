@@ -102,6 +102,7 @@ class Knowledge:
     _own: Mapping[int, Own] = field(repr=False)
     n_rows: int | None = None  # Σ_i n_i, as a result publishes it
     mask_scale: float | None = None  # the unit of linear masks on which agents agreed
+    start: Floats | None = None  # (d,) θ_s of a stage, which agent 0 tells all; None: not told
     suspects: Mapping[int, Suspicion] = field(default_factory=dict[int, Suspicion], repr=False)
 
     @staticmethod
@@ -138,6 +139,7 @@ class Knowledge:
             _own=_own(run, trial, trace, adversary.members, {} if known is None else known),
             n_rows=total_rows(*data_of(run, trial)),
             mask_scale=None if run.mask_scale is None else float(run.mask_scale[trial]),
+            start=trace[0, 0].copy() if "whole" in run.config else None,
         )
 
     @property

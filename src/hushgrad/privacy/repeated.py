@@ -15,8 +15,8 @@ trial, in a deployment what docs/agents.md says. Whether data changed the advers
 it tries all of this, and the truth says what was right.
 
 Of runs in stages the first stages are compared, then the second ones, and so on: an agent's
-statistic is that of a stage. Data that changed lead later stages elsewhere, so of a change the first
-stage tells most. Membership takes all stages together.
+statistic is that of a stage. Data that changed lead later stages elsewhere, so of a change the
+first stage tells most. Membership takes all stages together.
 
 Limits. Methods of the PDG family; an adversary whose attacks on single runs do not give the masked
 statistic gives nothing here.
