@@ -136,7 +136,7 @@ def test_one_message_at_the_end_of_a_stage_moves_the_next_and_long_steps_isolate
     """At two long θ_s, a little apart, gradients differ by the rows that changed sides."""
     problem, length = clinics(2), 1e4
     rows = np.concatenate([Truth(lab().run).rows(i) for i in range(4)])
-    across = np.sort(np.arctan2(rows[:, 1], rows[:, 0]) + np.pi / 2)  # planes zᵀθ = 0
+    across = np.sort((np.arctan2(rows[:, 1], rows[:, 0]) + np.pi / 2) % np.pi)  # where zᵀθ = 0
     gaps, between = np.diff(across), (across[1:] + across[:-1]) / 2
     at = int(np.argmax(np.minimum(gaps[1:], gaps[:-1])))
     two = [length * np.array([np.cos(a), np.sin(a)]) for a in between[at : at + 2]]
