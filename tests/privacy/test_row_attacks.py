@@ -15,7 +15,7 @@ from hushgrad.privacy.attacks.probes import Probes
 from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.row_model import Huber, RowModel, fitted
 from hushgrad.privacy.attacks.sum_fit import SumFit, component, stage_sums
-from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
+from hushgrad.privacy.attacks.sum_model import fit_sums
 from hushgrad.privacy.attacks.trajectory import Paths, Trajectory
 from hushgrad.privacy.replay import masks
 from hushgrad.privacy.row_matching import guessed, matched
@@ -23,6 +23,7 @@ from hushgrad.privacy.stages import stage_runs
 from hushgrad.privacy.verdict import Judge
 from hushgrad.problems.datasets import dataset
 from support.private_runs import recorded
+from support.row_study import newton_sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 
@@ -290,18 +291,6 @@ def test_perturbations_that_do_not_cancel_are_refused(options):
 
 
 # ---- sums over honest agents
-
-
-def newton_sums(rows, penalty, stages):
-    """(θ_s, H, q) of a logistic sum along Newton's way from zero."""
-    theta, found = np.zeros(rows.shape[1]), []
-    for _ in range(stages):
-        doubt = 1 / (1 + np.exp(rows @ theta))
-        H = (rows.T * (doubt * (1 - doubt))) @ rows + penalty * np.eye(len(theta))
-        g = penalty * theta - rows.T @ doubt
-        found.append(Sums(theta, H, g - H @ theta))
-        theta = theta - np.linalg.solve(H, g)
-    return found
 
 
 def rows_of_agent(n, d, seed=0):

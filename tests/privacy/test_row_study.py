@@ -60,6 +60,22 @@ def test_the_sums_of_a_run_that_is_refused_give_rows_away(seeds):
     assert met > 3 * control
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("is_clipped", [False, True], ids=["as they are", "clipped"])
+def test_how_many_rows_seven_stages_tell(is_clipped):
+    """98 numbers, about 10, 20, 40 and 250 rows of four entries: only the last is admitted."""
+    met = {}
+    for n, starts in ((10, 400), (20, 100), (40, 32), (250, 6)):
+        found = np.array(
+            [row_study.seven_stages(n, seed, starts, is_clipped) for seed in range(6)]
+        ).sum(axis=0)
+        print(f"\n6 × {n} rows: near {found[0]}, claimed {found[1]}, met {found[2]}, "
+              f"control rows met {found[3]}")  # fmt: skip
+        met[n] = found[2]
+    assert met[10] >= 12
+    assert met[10] > 3 * met[250]
+
+
 @pytest.mark.parametrize(
     "cases",
     [

@@ -183,6 +183,41 @@ def honest_sums(run, member):
     return found
 
 
+def newton_sums(rows, penalty, stages):
+    """(θ_s, H, q) of a logistic sum along Newton's way from zero."""
+    theta, found = np.zeros(rows.shape[1]), []
+    for _ in range(stages):
+        doubt = 1 / (1 + np.exp(rows @ theta))
+        H = (rows.T * (doubt * (1 - doubt))) @ rows + penalty * np.eye(len(theta))
+        g = penalty * theta - rows.T @ doubt
+        found.append(Sums(theta, H, g - H @ theta))
+        theta = theta - np.linalg.solve(H, g)
+    return found
+
+
+def seven_stages(n, seed, starts, is_clipped):
+    """Sum fit on seven stages of n tumours, d = 4: rows near, claimed, met, and control rows met.
+
+    The stages are those of Newton's method, without any network.
+    """
+    rng = np.random.default_rng([seed, n])
+    X, y = population("cancer")
+    X = X[:, :4]
+    if is_clipped:
+        X = X * np.minimum(1.0, 4.0 / np.linalg.norm(X, axis=1))[:, None]
+    rows = (X * y[:, None])[rng.permutation(len(y))]
+    fit = fit_sums(newton_sums(rows[:n], 1.0, 7), n_rows=n, starts=starts, effort=1e12)
+    sure = fit.rows[fit.error <= SURE]
+    near = np.linalg.norm(fit.rows[:, None] - rows[:n], axis=2).min(axis=0)
+    control = rows[n : 2 * n]
+    return (
+        int((near <= NEAR * np.linalg.norm(rows[:n], axis=1)).sum()),
+        len(sure),
+        int(met(sure, rows[:n], rows).sum()),
+        int(met(sure, control, rows).sum()),
+    )
+
+
 def met(estimates, true, others):
     """Which true rows an estimate has met, better than the nearest of the other rows."""
     if not len(estimates):
