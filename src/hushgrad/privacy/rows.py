@@ -42,6 +42,7 @@ def suspicions_of(run: Run, row: int) -> dict[int, Suspicion]:
     problem, trial = data_of(run, row)
     if problem is run.problem:
         return suspicions(problem, trial)
+    assert run.x0 is not None
     is_fixed = getattr(run.algorithm, "curvature", None) == "fixed"
     curve = problem.curved.get("majorised" if is_fixed else "curvature")
     found: dict[int, Suspicion] = {}
