@@ -28,6 +28,7 @@ from hushgrad.privacy.result import Audit
 from hushgrad.privacy.rows import n_rows, suspicions
 from hushgrad.privacy.verdict import advantage
 from support import cases
+from support.private_runs import recorded
 
 S = hg.stepsizes
 ONCE = S.geometric(0.5, drawn="once")
@@ -51,10 +52,7 @@ PARTS = {
 def record(problem=RIDGE, network=NETWORK, *, lam=LAM, n=300, seed=0, x0=None, **design):
     schedule = S.constant(lam, deviation=design.pop("deviation", None))
     algorithm = hg.PDGNDS(stepsize=schedule, **(design or {"design": "recommended"}))
-    return hg.run(
-        algorithm, problem, network, iterations=n, seed=seed, x0=x0, transcript=True,
-        engine="agents",
-    )  # fmt: skip
+    return recorded(algorithm, problem, network, iterations=n, seed=seed, x0=x0)
 
 
 def sine(u, v):

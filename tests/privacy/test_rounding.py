@@ -242,7 +242,14 @@ print([(finding.verdict, finding.failed) for finding in audit.findings], audit.c
 """
 
 
-@pytest.mark.parametrize("kernel", ["Haswell", "Zen", "Prescott"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "Haswell",
+        pytest.param("Zen", marks=pytest.mark.slow),
+        pytest.param("Prescott", marks=pytest.mark.slow),
+    ],
+)
 def test_the_sensors_that_see_one_direction_each_end_no_attack(kernel):
     """Losses of rank one leave Span one direction only: its system has no solution of its own."""
     sensors = Path(__file__).parents[2] / "examples" / "deploy" / "sensors"

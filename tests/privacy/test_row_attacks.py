@@ -14,13 +14,16 @@ from hushgrad.privacy.attacks.pdg import known_mask
 from hushgrad.privacy.attacks.probes import Probes
 from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.row_model import Huber, RowModel, fitted
-from hushgrad.privacy.attacks.sum_fit import SumFit, Sums, component, fit_sums, stage_sums
+from hushgrad.privacy.attacks.sum_fit import SumFit, component, stage_sums
+from hushgrad.privacy.attacks.sum_model import fit_sums
 from hushgrad.privacy.attacks.trajectory import Paths, Trajectory
 from hushgrad.privacy.replay import masks
 from hushgrad.privacy.row_matching import guessed, matched
 from hushgrad.privacy.stages import stage_runs
 from hushgrad.privacy.verdict import Judge
 from hushgrad.problems.datasets import dataset
+from support.private_runs import recorded
+from support.row_study import newton_sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 
@@ -52,17 +55,7 @@ def clinics(network, n, d, iterations=200, regularisation=1.0):
 
 
 def run_agents(algorithm, problem, network, iterations, **options):
-    return hg.run(
-        algorithm,
-        problem,
-        network,
-        iterations=iterations,
-        seed=1,
-        transcript=True,
-        engine="agents",
-        accept_exposure=["sums"],
-        **options,
-    )
+    return recorded(algorithm, problem, network, iterations=iterations, seed=1, **options)
 
 
 def near(network, i):
@@ -300,18 +293,6 @@ def test_perturbations_that_do_not_cancel_are_refused(options):
 # ---- sums over honest agents
 
 
-def newton_sums(rows, penalty, stages):
-    """(θ_s, H, q) of a logistic sum along Newton's way from zero."""
-    theta, found = np.zeros(rows.shape[1]), []
-    for _ in range(stages):
-        doubt = 1 / (1 + np.exp(rows @ theta))
-        H = (rows.T * (doubt * (1 - doubt))) @ rows + penalty * np.eye(len(theta))
-        g = penalty * theta - rows.T @ doubt
-        found.append(Sums(theta, H, g - H @ theta))
-        theta = theta - np.linalg.solve(H, g)
-    return found
-
-
 def rows_of_agent(n, d, seed=0):
     X, y = patients(6, n, d, seed)
     return np.where(y[0] > 0, 1.0, -1.0)[:, None] * X[0]
@@ -332,16 +313,19 @@ def test_more_unknowns_than_numbers_tell_nothing():
     assert (matched(found.rows, rows) < 1e-3).sum() == 0
 
 
-def staged(m, n, d, iterations=2000):
-    X, y = patients(m, n, d)
-    problem = hg.problems.logistic(X, y, regularisation=float(m))
-    network = hg.Network(hg.graphs.complete(m))
+@lru_cache(maxsize=1)
+def staged():
+    """Three agents with three patients each, in four stages."""
+    X, y = patients(3, 3, 3)
+    problem = hg.problems.logistic(X, y, regularisation=3.0)
+    network = hg.Network(hg.graphs.complete(3))
     step = hg.stepsizes.constant(0.2 * (1 - network.eta) / problem.smoothness())
-    return run_agents(hg.PDGNDS(stepsize=step, design="recommended"), problem, network, iterations)
+    algorithm = hg.PDGNDS(stepsize=step, design="recommended", stages=4)
+    return run_agents(algorithm, problem, network, 600)
 
 
 def test_stages_tell_the_sums_of_honest_statistics_and_single_rows_to_nobody():
-    run = staged(3, 3, 3)
+    run = staged()
     rows = np.concatenate([Truth(run).rows(i) for i in range(3)])
     views = [Knowledge.of(stage, Eavesdropper()) for stage in stage_runs(run, 0)]
     found = [stage_sums(view, 0) for view in views]
@@ -349,14 +333,14 @@ def test_stages_tell_the_sums_of_honest_statistics_and_single_rows_to_nobody():
         doubt = 1 / (1 + np.exp(rows @ s.theta))
         g = 3.0 * s.theta - rows.T @ doubt
         assert np.linalg.norm(s.H @ s.theta + s.q - g) < 1e-8 * np.linalg.norm(rows)
-    assert sum(s is not None for s in found) >= 5
+    assert sum(s is not None for s in found) >= 3
     for view in views:
-        assert RowFit()(view, 0) == ()
+        assert RowFit(most=4, effort=5e8)(view, 0) == ()
 
 
 def test_an_audit_of_stages_tries_the_sums():
-    run = staged(3, 3, 3)
-    fit = SumFit(starts=1, effort=2e8)
+    run = staged()
+    fit = SumFit(starts=8)
     audit = hg.audit(run, Eavesdropper(), agents=[0], attacks=[fit, RowFit()], coalitions=False)
     finding = audit.findings[0]
     assert "sum-fit" in finding.tried
@@ -368,8 +352,8 @@ def test_members_take_their_shares_off_the_sums():
     X, y = patients(4, 3, 2)
     problem = hg.problems.logistic(X, y, regularisation=4.0)
     step = hg.stepsizes.constant(0.2 * (1 - RING.eta) / problem.smoothness())
-    algorithm = hg.PDGNDS(stepsize=step, design="recommended")
-    stage = stage_runs(run_agents(algorithm, problem, RING, 1200), 0)[-1]
+    algorithm = hg.PDGNDS(stepsize=step, design="recommended", stages=2)
+    stage = stage_runs(run_agents(algorithm, problem, RING, 450), 0)[-1]
     truth = Truth(stage)
     view = Knowledge.of(stage, Curious({1, 3}))  # neighbours of 0 and 2, and partners of both
     assert component(view, 0) == {0, 2}
@@ -384,7 +368,7 @@ def test_members_take_their_shares_off_the_sums():
 @pytest.mark.slow
 def test_seven_stages_of_ten_patients_show_some():
     met = [
-        (matched(fit_sums(newton_sums(rows, 1.0, 7), n_rows=10, starts=6).rows, rows) <= 0.1).sum()
+        (matched(fit_sums(newton_sums(rows, 1.0, 7), n_rows=10).rows, rows) <= 0.1).sum()
         for rows in (rows_of_agent(10, 4, seed) for seed in range(3))
     ]
-    assert sum(met) >= 5
+    assert sum(met) >= 8

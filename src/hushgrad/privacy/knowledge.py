@@ -32,7 +32,7 @@ from hushgrad.privacy.replay import (
     trace_of,
     weights,
 )
-from hushgrad.privacy.rows import Suspicion, n_rows, total_rows
+from hushgrad.privacy.rows import Suspicion, data_of, n_rows, total_rows
 from hushgrad.simulate.result import Run
 from hushgrad.simulate.transcript import Channel
 
@@ -101,6 +101,8 @@ class Knowledge:
     _channels: tuple[_Heard, ...] = field(repr=False)
     _own: Mapping[int, Own] = field(repr=False)
     n_rows: int | None = None  # Σ_i n_i, as a result publishes it
+    mask_scale: float | None = None  # the unit of linear masks on which agents agreed
+    start: Floats | None = None  # (d,) θ_s of a stage, which agent 0 tells all; None: not told
     suspects: Mapping[int, Suspicion] = field(default_factory=dict[int, Suspicion], repr=False)
 
     @staticmethod
@@ -135,7 +137,9 @@ class Knowledge:
             else None,
             _channels=tuple(_Heard.of(c, heard, trial) for c in run.transcript.channels),  # type: ignore[union-attr]  # trace_of has checked it
             _own=_own(run, trial, trace, adversary.members, {} if known is None else known),
-            n_rows=total_rows(run.problem, _trial(run, trial)),
+            n_rows=total_rows(*data_of(run, trial)),
+            mask_scale=None if run.mask_scale is None else float(run.mask_scale[trial]),
+            start=trace[0, 0].copy() if "whole" in run.config else None,
         )
 
     @property
@@ -213,6 +217,7 @@ def _own(
     new = members - set(known)
     every = masks(run, row) if new else None
     trial: Any = _trial(run, row)
+    problem, of_data = data_of(run, row)
     for i, agent in replays(run, row, new).items() if new else ():
         known[i] = Own(
             x=trace[:, i].copy(),
@@ -222,6 +227,6 @@ def _own(
             gradient=run.problem.local_gradient(i, trial),
             mask=None if every is None else deepcopy(every[i]),
             shared=shared_masks(run, row, i),
-            n_rows=n_rows(run.problem, i, trial),
+            n_rows=n_rows(problem, i, of_data),
         )
     return {i: known[i] for i in members}

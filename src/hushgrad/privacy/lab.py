@@ -16,7 +16,7 @@ from hushgrad.privacy.attacks import Attack, Estimate
 from hushgrad.privacy.attacks.base import StagesAttack
 from hushgrad.privacy.knowledge import Knowledge, Own
 from hushgrad.privacy.places import recovered_place, true_places
-from hushgrad.privacy.rows import Suspicion, suspicions
+from hushgrad.privacy.rows import Suspicion, suspicions_of
 from hushgrad.privacy.stages import stage_runs
 from hushgrad.privacy.truth import Truth
 from hushgrad.privacy.verdict import SECRETS, Evidence, Judge, Verdict, best, verdict
@@ -98,8 +98,7 @@ class Lab:
     @cached_property
     def suspects(self) -> dict[int, Suspicion]:
         """What the game of membership assumes to be known."""
-        trial = None if self.run.problem.n_trials is None else int(self.run.trials[self.row])
-        return suspicions(self.run.problem, trial)
+        return suspicions_of(self.run, self.row)
 
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Who sends to agent i or hears it, those two hops away included where they do."""

@@ -14,8 +14,12 @@ Masks are the same where the key and everything that enters it are: in a simulat
 trial, in a deployment what docs/agents.md says. Whether data changed the adversary does not know:
 it tries all of this, and the truth says what was right.
 
-Limits. Quadratic f_i, methods of the PDG family; an adversary whose attacks on single runs do not
-give the masked statistic gives nothing here.
+Of runs in stages the first stages are compared, then the second ones, and so on: an agent's
+statistic is that of a stage. Data that changed lead later stages elsewhere, so of a change the
+first stage tells most. Membership takes all stages together.
+
+Limits. Methods of the PDG family; an adversary whose attacks on single runs do not give the masked
+statistic gives nothing here.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from hushgrad.privacy.attacks.membership import Membership
 from hushgrad.privacy.audit import Case, Usual, cases_of, summary, targets_of
 from hushgrad.privacy.findings import Finding
 from hushgrad.privacy.knowledge import Knowledge
-from hushgrad.privacy.lab import Lab, told
+from hushgrad.privacy.lab import Lab, StagedLab, lab_of, told
 from hushgrad.privacy.result import Audit
 from hushgrad.privacy.verdict import Evidence, Judge
 from hushgrad.simulate.progress import Progress
@@ -59,7 +63,7 @@ def audit_repeated(
     Runs may differ in seed (new masks), in data, and in stepsize. Findings are about the last run:
     what becomes known of its data, or of the change since the run before it.
     """
-    labs = [Lab(run, trial=trial, attacks=(), at=None) for run in runs]
+    labs = [lab_of(run, trial=trial, attacks=(), at=None) for run in runs]
     _check_alike([lab.run for lab in labs])
     cases = list(dict.fromkeys(cases_of(labs[-1], targets_of(labs[-1], agents), adversary)))
     if not cases:
@@ -84,12 +88,21 @@ def _check_alike(runs: Sequence[Run]) -> None:
             ("algorithm", type(first.algorithm).__name__, type(run.algorithm).__name__),
             ("number of agents", first.network.n_agents, run.network.n_agents),
             ("dimension", first.problem.dim, run.problem.dim),
+            ("number of stages", _n_stages(first), _n_stages(run)),
         ):
             if mine != its:
                 raise InputError(
                     f"repeated runs have the same agents and method, but the {what} is {mine} in "
                     f"run 0 and {its} in run {n}. Audit them one by one."
                 )
+
+
+def _n_stages(run: Run) -> int:
+    return len(run.config.get("stages") or (0,))
+
+
+def _stages(lab: Lab) -> tuple[Lab, ...]:
+    return lab.stages if isinstance(lab, StagedLab) else (lab,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,23 +116,28 @@ class _Heard:
 
 def _finding(labs: Sequence[Lab], target: int, kind: str, adversary: Adversary) -> Finding:
     evidence: list[Evidence] = []
-    tried: list[str] = []
     refused: dict[str, str] = {}
     failed: dict[str, str] = {}
-    try:
-        heard, reason = _hear(labs, target, adversary)
-    except Exception as error:  # as in lab.py: an attack that fails ends nothing else
-        heard, reason, failed = [], "the fit of a statistic failed", {"fit": told(error)}
-    for name, attack in ATTACKS.items():
+    every: list[list[_Heard]] = []  # of each stage, what the runs tell
+    for s, stages in enumerate(zip(*map(_stages, labs), strict=True)):
+        try:
+            heard, reason = _hear(stages, target, adversary)
+        except Exception as error:  # as in lab.py: an attack that fails ends nothing else
+            heard, reason, failed = [], "the fit of a statistic failed", {"fit": told(error)}
         if len(heard) < len(labs):
-            refused[name] = reason or "gave no estimate: the messages determine none"
+            why = reason or "gave no estimate: the messages determine none"
+            refused = dict.fromkeys(ATTACKS, why) | refused
             continue
-        found = list(attack(name, heard, target))
-        if found:
-            tried.append(name)
-            evidence += found
-        else:
-            refused[name] = "these runs give nothing to combine"
+        every.append(heard)
+        for name, attack in STAGE_ATTACKS.items():
+            found = list(attack(name, heard, target))
+            number = s if isinstance(labs[0], StagedLab) else None
+            evidence += [replace(e, stage=number) for e in found]
+    if every:
+        evidence += _membership(MEMBERSHIP, every, target)
+        refused |= dict.fromkeys(ATTACKS, "these runs give nothing to combine")
+    tried = [name for name in ATTACKS if any(e.attack == name for e in evidence)]
+    refused = {name: why for name, why in refused.items() if name not in tried}
     return Finding(
         agent=target, kind=kind, adversary=adversary.label, evidence=tuple(evidence),
         tried=tuple(tried), refused=refused, failed=failed,
@@ -184,13 +202,15 @@ def _difference(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evi
         yield _evidence(name, "row", sign * guessed, row)
 
 
-def _membership(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evidence]:
-    test = Membership()
+def _membership(name: str, every: Sequence[Sequence[_Heard]], target: int) -> Iterator[Evidence]:
+    """All stages of every run whose masks no earlier run has."""
+    test, heard = Membership(), every[0]
+    distinct = [heard.index(one) for one in _distinct(heard)]
     found = [
         estimate.value
-        for one in _distinct(heard)
-        if test.applies(one.view, target) is None
-        for estimate in test(one.view, target)
+        for views in ([stage[n].view for stage in every] for n in distinct)
+        if test.refusal(views, target) is None
+        for estimate in test.over(views, target)
     ]
     if found:
         ratio, square = sum(v[0] for v in found), sum(v[1] ** 2 for v in found)
@@ -199,14 +219,16 @@ def _membership(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evi
         yield from Judge(heard[-1].lab.truth)(heard[-1].view, estimate)
 
 
+MEMBERSHIP = "membership over runs"
+
 type _Combining = Callable[[str, Sequence[_Heard], int], Iterator[Evidence]]
 
-ATTACKS: dict[str, _Combining] = {
+STAGE_ATTACKS: dict[str, _Combining] = {
     "difference of runs": _difference,
     "same masks, other sizes": _other_sizes,
     "average of runs": _average,
-    "membership over runs": _membership,
 }
+ATTACKS = (*STAGE_ATTACKS, MEMBERSHIP)
 
 
 def _judged(name: str, last: _Heard, target: int, value: Floats) -> Iterator[Evidence]:

@@ -100,12 +100,16 @@ def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
     if not isinstance(algorithm, Private) or algorithm.masking is None:
         return {}
     sizes = mask_sizes(algorithm, network, run.problem.dim, _scale(run, row))
-    key = trial_keys(run.seed, [int(run.trials[row])], run.stage)
-    found: dict[int, Mask] = {}
+    trial, found = [int(run.trials[row])], dict[int, Mask]()
+    is_fixed = run.stage > 0 and algorithm.curvature == "fixed"  # Q of the first stage stays
     for partner in algorithm.masking.partners(i, network.n_agents):
-        pair = pair_keys(key, [min(i, partner)], [max(i, partner)])
-        share = sizes.share(pair_words(pair, sizes.n_words))[:, 0, 0]
-        found[partner] = Mask(*sizes.parts(share if partner < i else -share))
+        parts: list[Mask] = []
+        for stage in (run.stage, 0) if is_fixed else (run.stage,):
+            key = trial_keys(run.seed, trial, stage)
+            pair = pair_keys(key, [min(i, partner)], [max(i, partner)])
+            share = sizes.share(pair_words(pair, sizes.n_words))[:, 0, 0]
+            parts.append(Mask(*sizes.parts(share if partner < i else -share)))
+        found[partner] = Mask(parts[0].c, parts[-1].Q)
     return found
 
 

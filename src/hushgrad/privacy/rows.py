@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushgrad.problems import Problem, autodiff
 from hushgrad.problems.row_places import row_places
+from hushgrad.simulate.result import Run
 
 _LINEAR = 1e-9  # relative departure of a gradient from Hθ + q that counts as rounding
 
@@ -22,10 +23,44 @@ type Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """What the game of membership tells its adversary of an agent whose f_i is quadratic."""
+    """What the game of membership tells its adversary of an agent, in one stage."""
 
     objective: Floats  # (d, d + 1) [H_i | q_i]
     rows: Floats  # (n_i, d, d + 1) what each row adds to it
+
+
+def data_of(run: Run, row: int) -> tuple[Problem, int | None]:
+    """The problem that holds the data of a trial, and the trial's number in it.
+
+    Of a stage (stages.py) that is the problem of the whole run: its own has models only.
+    """
+    problem = run.config.get("whole", run).problem
+    return problem, None if problem.n_trials is None else int(run.trials[row])
+
+
+def suspicions_of(run: Run, row: int) -> dict[int, Suspicion]:
+    """Of every agent of a run, or of a stage of one; empty where the data are no rows."""
+    problem, trial = data_of(run, row)
+    if problem is run.problem:
+        return suspicions(problem, trial)
+    assert run.x0 is not None
+    is_fixed = getattr(run.algorithm, "curvature", None) == "fixed"
+    curve = problem.curved.get("majorised" if is_fixed else "curvature")
+    found: dict[int, Suspicion] = {}
+    for i in range(problem.n_agents):
+        count = n_rows(problem, i, trial)
+        if not count or curve is None:
+            return {}
+        x, before = run.x0[0, i], run.config["before"]
+        last = None if before is None else before[0, i]
+        data = [problem.agent_data(i, trial)]
+        data += [row_alone(problem, i, r, trial) for r in range(count)]
+        parts: list[Floats] = []
+        for part in data:
+            H = np.asarray(curve(x, last, part), np.float64)
+            parts.append(np.column_stack([H, _gradients(problem, part)(x[None])[0] - H @ x]))
+        found[i] = Suspicion(parts[0], np.array(parts[1:]))
+    return found
 
 
 def suspicions(problem: Problem, trial: int | None = None) -> dict[int, Suspicion]:

@@ -36,7 +36,6 @@ def stage_runs(run: Run, row: int) -> tuple[Run, ...]:
         start = trace[:, 0]  # θ_s; x⁰ may differ from agent to agent if there is one stage only
         every = statistics(run.problem, run.algorithm, trials, start, before)
         solution = np.linalg.lstsq(every.H[0].sum(axis=0), -every.q[0].sum(axis=0))[0]
-        before = start
         found.append(
             replace(
                 run,
@@ -50,9 +49,16 @@ def stage_runs(run: Run, row: int) -> tuple[Run, ...]:
                 problem=model_problem(run.problem.name, every, solution[None], trials),
                 transcript=Transcript(trials, _channels(run.transcript, row, where)),
                 status=(run.status[row],),
-                config={**run.config, "stages": [len(where)], "begin": where.start},
+                config={
+                    **run.config,
+                    "stages": [len(where)],
+                    "begin": where.start,
+                    "before": before,
+                    "whole": run,
+                },
             )
         )
+        before = start
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hushgrad.masks import Mask
 from hushgrad.privacy.replay import Replay, gradients, masks, replays, stepsizes, trace_of
 from hushgrad.privacy.row_matching import true_rows
-from hushgrad.privacy.rows import affine, n_rows
+from hushgrad.privacy.rows import affine, data_of, n_rows
 from hushgrad.simulate.result import Run
 
 type Floats = NDArray[np.float64]
@@ -109,9 +109,5 @@ class Truth:
 
     def n_rows(self, i: int) -> int | None:
         """n_i, where the problem's data are rows."""
-        return n_rows(self._run.problem, i, self._trial)
-
-    @property
-    def _trial(self) -> int | None:
-        per_trial = self._run.problem.n_trials is not None
-        return int(self._run.trials[self._row]) if per_trial else None
+        problem, trial = data_of(self._run, self._row)
+        return n_rows(problem, i, trial)

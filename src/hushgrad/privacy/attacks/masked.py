@@ -27,11 +27,13 @@ from hushgrad.algorithms.base import Private
 from hushgrad.masks import ZeroSum
 from hushgrad.privacy.attacks.base import Attack
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
+from hushgrad.privacy.attacks.trajectory import Trajectory
 from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
-SOURCES: tuple[Attack, ...] = (ObjectiveFit(),)  # whose "objective" is the masked statistic
+# whose "objective" is the masked statistic; the first is exact, but needs constant splits
+SOURCES: tuple[Attack, ...] = (Trajectory(), ObjectiveFit())
 
 _fitted: WeakKeyDictionary[Knowledge, dict[int, Floats | None]] = WeakKeyDictionary()
 
@@ -72,7 +74,7 @@ class ShareSizes:
         algorithm = view.algorithm
         if not isinstance(algorithm, Private) or algorithm.masking is None:
             return ShareSizes(0.0, 0.0, 0.0)
-        sizes: Any = mask_sizes(algorithm, view.network, view.dim)
+        sizes: Any = mask_sizes(algorithm, view.network, view.dim, view.mask_scale)
         return ShareSizes(sizes.linear, sizes.quadratic, getattr(sizes, "identity", 0.0))
 
     def inner(self, a: Floats, b: Floats) -> float:

@@ -24,19 +24,25 @@ agent without honest partner has μ = ∞, and so has a row whose Hessian no mas
 Masks are taken as Gaussian. Of uniform shares, sums of several are nearly so, and the exact
 test of a single one is better.
 
-Limits. Quadratic f_i, or one stage. What an adversary without the other rows can do is less, by how
-much depends on what it can guess of them. A row that joins or leaves changes the sum, which this
-game does not cover: no mask does.
+Stages have masks of their own, so ratios of stages add up, and so do the μ². Δ is what the row adds
+at the θ_s of the stage. With a fixed curvature H_i and Q_i are the same in all stages, so H̃ counts
+once. The candidate is the row with the largest μ over all stages.
+
+Limits. What an adversary without the other rows can do is less, by how much depends on what it can
+guess of them. A row that joins or leaves changes the sum, which this game does not cover: no mask
+does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.privacy.attacks.base import Attack, Estimate
+from hushgrad.algorithms.base import Private
+from hushgrad.privacy.attacks.base import Estimate, StagesAttack
 from hushgrad.privacy.attacks.masked import (
     ShareSizes,
     component,
@@ -54,54 +60,89 @@ _MOST = 64  # agents whose statistics are fitted for one target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Membership(Attack):
+class Membership(StagesAttack):
     """The likelihood-ratio test for the row of i that masks cover worst."""
 
     name = "membership"
     title = "Membership"
 
-    def applies(self, view: Knowledge, target: int) -> str | None:
-        if reason := unfit(view, target):
+    def refusal(self, views: Sequence[Knowledge], target: int) -> str | None:
+        if reason := unfit(views[0], target):
             return reason
-        if target not in view.suspects:
+        if any(target not in view.suspects for view in views):
             return "has no candidate: the data are no rows, or f is not quadratic"
-        return no_statistic(view, target)
+        return no_statistic(views[0], target)
 
-    def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
-        y = masked_objective(view, target)
-        if y is None:
+    def over(self, views: Sequence[Knowledge], target: int) -> tuple[Estimate, ...]:
+        heard = [stage for s, view in enumerate(views) if (stage := _stage(view, target, s))]
+        if not heard:
             return ()
-        value = np.array(self._test(view, target, y))
+        sizes = np.array([[stage.size(row) for row in stage.rows] for stage in heard])
+        row = int(np.argmax(sizes.sum(axis=0)))
+        tests = np.array([stage.test(row) for stage in heard])
+        ratio, square = tests[:, 0].sum(), (tests[:, 1] ** 2).sum()
+        value = np.array([ratio, np.sqrt(square)])
         return (Estimate(attack=self.name, target=target, quantity="membership", value=value),)
 
-    def _test(self, view: Knowledge, target: int, y: Floats) -> tuple[float, float]:
-        """ℓ and μ for the row with the largest μ."""
-        sizes, (honest, L) = ShareSizes.of(view), honest_laplacian(view)
-        row = max(view.suspects[target].rows, key=lambda row: sizes.inner(row, row))
-        size = sizes.inner(row, row)
-        near = component(L, honest.index(target))
-        if len(near) == 1 or not np.isfinite(size):
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """The statistics that an adversary has of one stage, and what it knows beside them."""
+
+    target: int
+    sizes: ShareSizes
+    rows: Floats  # (rows, d, d + 1) what each row of the target adds
+    statistics: dict[int, Floats]  # of the target, first, and others of its component
+    truth: dict[int, Floats]  # of the same agents
+    L: Floats  # of the same agents
+    is_whole: bool  # whether they are the component
+
+    def size(self, row: Floats) -> float:
+        return self.sizes.inner(row, row)
+
+    def test(self, number: int) -> tuple[float, float]:
+        """ℓ and μ for one row."""
+        row = self.rows[number]
+        size = self.size(row)
+        if (len(self.statistics) == 1 and self.is_whole) or not np.isfinite(size):
             return np.inf, np.inf
-        others = self._others(view, [honest[n] for n in near if honest[n] != target])
-        have = [target, *others]
-        at = [honest.index(i) for i in have]
-        inverse = np.linalg.pinv(L[np.ix_(at, at)], rcond=_CUT, hermitian=True)
-        shifts = np.eye(len(have))[0] - np.eye(len(have))  # e_i − e_j for every j in S
-        if len(have) < len(near):
+        inverse = np.linalg.pinv(self.L, rcond=_CUT, hermitian=True)
+        shifts = np.eye(len(self.L))[0] - np.eye(len(self.L))  # e_i − e_j for every j in S
+        if not self.is_whole:
             shifts[0, 0] = 1.0  # and e_i, for a j outside
         spread = np.einsum("ja,ab,jb->j", shifts, inverse, shifts)
         largest = np.flatnonzero(spread >= (1.0 - _CUT) * spread.max())  # rounding chooses no j
         v = shifts[largest[0]]
-        true = np.array([view.suspects[i].objective for i in have])
-        z = np.array([y, *others.values()]) - true + v[:, None, None] * row
+        z = np.array([y - self.truth[i] for i, y in self.statistics.items()])
+        z = z + v[:, None, None] * row
         square = float(spread.max() * size)
         along = np.einsum("a,ab,bde->de", v, inverse, z)
-        return sizes.inner(row, along) - square / 2, float(np.sqrt(square))
+        return self.sizes.inner(row, along) - square / 2, float(np.sqrt(square))
 
-    def _others(self, view: Knowledge, agents: list[int]) -> dict[int, Floats]:
-        found: dict[int, Floats] = {}
-        for i in agents[:_MOST]:
-            y = masked_objective(view, i)
-            if y is not None:
-                found[i] = y
-        return found
+
+def _stage(view: Knowledge, target: int, s: int) -> _Stage | None:
+    """What a view of stage s tells; None where it does not tell the statistic of the target."""
+    y = masked_objective(view, target)
+    if y is None:
+        return None
+    honest, L = honest_laplacian(view)
+    near = component(L, honest.index(target))
+    found = {target: y}
+    for i in [honest[n] for n in near if honest[n] != target][:_MOST]:
+        other = masked_objective(view, i)
+        if other is not None:
+            found[i] = other
+    at = [honest.index(i) for i in found]
+    # a curvature that is fixed tells H̃ once: later stages have the linear part alone
+    new = np.ones(view.dim + 1)
+    if s and isinstance(view.algorithm, Private) and view.algorithm.curvature == "fixed":
+        new[:-1] = 0.0
+    return _Stage(
+        target,
+        ShareSizes.of(view),
+        view.suspects[target].rows * new,
+        {i: y * new for i, y in found.items()},
+        {i: view.suspects[i].objective * new for i in found},
+        L[np.ix_(at, at)],
+        len(found) == len(near),
+    )

@@ -8,63 +8,48 @@ statistics over each component of honest mask partners: masks cancel there. With
 
 over all rows z_r = y_r x_r of the component, for a logistic loss with a regulariser ρ. S stages are
 S · d(d + 3)/2 numbers about n·d unknowns (and ρ). Where these are not far fewer than the unknowns,
-least squares finds rows, without saying whose they are; gradients tell the signs too.
+least squares finds rows, without saying whose they are; gradients tell the signs too (`sum_model`).
 
 The statistics come from `trajectory`, stage by stage, with the shares of members taken off. Stages
-have one θ_s for all agents. Rows are added one at a time, as in `row_fit`, from several random
-starts.
+have one θ_s for all agents. The number of rows is public, less those of the members.
+
+The fit says of each row how well the sums determine it. Rows that are not determined are guesses
+and are not claimed. Of many rows all are guesses, unless θ_s is so long that few rows have any
+weight σ'(z_rᵀθ_s). Data that separate well may lead there, and so may an active participant: what
+it sends in the last iteration of a stage moves the θ_s of all.
 
 Limits: late stages have almost the same θ_s and say almost the same. With more unknowns than
-numbers nothing is determined; with a few more numbers than unknowns there are many local minima.
+numbers hardly a row is determined; with a few more numbers than unknowns there are many local
+minima.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Private
 from hushgrad.privacy.attacks.base import Estimate, StagesAttack
-from hushgrad.privacy.attacks.least_squares import descended, square
 from hushgrad.privacy.attacks.pdg import unfit, unheard
+from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
 from hushgrad.privacy.attacks.trajectory import masked_statistic, varying
 from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
 
-_DONE = 1e-20  # squared relative residual: rounding is left
-_TASTE, _MEAL = 10, 60  # steps for a candidate, and for all rows with the best one
 _SAME = 1e-6  # relative distance of two θ_s: nearer ones tell the same
-_EQUATIONS = 1.2  # per unknown: more rows than that would fit anything
-_LAST = 300  # steps for the best of all starts
-_CANDIDATES = 3
-
-
-class Sums(NamedTuple):
-    """What one stage tells of a component."""
-
-    theta: Floats  # (d,)
-    H: Floats  # (d, d) Σ H_i(θ)
-    q: Floats  # (d,) Σ g_i(θ) − Σ H_i(θ) θ
-
-
-@dataclass(frozen=True)
-class SumRows:
-    """Rows that explain the sums, and how well."""
-
-    rows: Floats  # (n, d)
-    residual: float  # squared, relative
+_SURE = 0.2  # predicted relative error up to which a row is claimed
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumFit(StagesAttack):
     """Rows of the honest component to which agent i belongs, signs included."""
 
-    starts: int = 2
+    starts: int = 200
     effort: float = 1e10
     claimed: float = 1e-4  # squared relative residual: rows that leave more explain nothing
 
@@ -85,18 +70,40 @@ class SumFit(StagesAttack):
         return None
 
     def over(self, views: Sequence[Knowledge], target: int) -> tuple[Estimate, ...]:
-        sums: list[Sums] = []
-        for view in views:
-            found = stage_sums(view, target)
-            if found is not None and (not sums or _moved(sums[-1].theta, found.theta)):
-                sums.append(found)
+        sums = told_sums(views, target)
         if len(sums) < 2:
             return ()
-        rule = cast("Private", views[0].algorithm).curvature
-        fit = fit_sums(sums, curvature=rule, starts=self.starts, effort=self.effort)
-        if fit.residual > self.claimed:
+        fit = fit_sums(
+            sums,
+            n_rows=_n_rows(views[0], target),
+            curvature=cast("Private", views[0].algorithm).curvature,
+            starts=self.starts,
+            effort=self.effort,
+        )
+        sure = fit.rows[fit.error <= _SURE]
+        if fit.residual > self.claimed or not len(sure):
             return ()
-        return (Estimate(attack=self.name, target=target, quantity="rows", value=fit.rows),)
+        return (Estimate(attack=self.name, target=target, quantity="rows", value=sure),)
+
+
+def told_sums(views: Sequence[Knowledge], target: int) -> list[Sums]:
+    """The sums of the stages that say anything new."""
+    sums: list[Sums] = []
+    for view in views:
+        found = stage_sums(view, target)
+        if found is not None and (not sums or _moved(sums[-1].theta, found.theta)):
+            sums.append(found)
+    return sums
+
+
+def _n_rows(view: Knowledge, target: int) -> int | None:
+    """The rows of the target's component, where it consists of all agents outside."""
+    own = [view.own(j).n_rows for j in view.members]
+    known = [n for n in own if n is not None]
+    is_all = len(component(view, target)) + len(view.members) == view.n_agents
+    if view.n_rows is None or len(known) < len(own) or not is_all:
+        return None
+    return view.n_rows - sum(known)
 
 
 def _moved(before: Floats, theta: Floats) -> bool:
@@ -128,143 +135,3 @@ def stage_sums(view: Knowledge, target: int) -> Sums | None:
         theta = found[0] if i == target else theta
         total += found[1]
     return Sums(theta, total[:, :-1], total[:, -1])
-
-
-def fit_sums(
-    sums: Sequence[Sums],
-    *,
-    n_rows: int | None = None,
-    curvature: str = "newton",
-    starts: int = 4,
-    effort: float = 1e10,
-    seed: int = 0,
-) -> SumRows:
-    """Rows whose sums these are.
-
-    n_rows      how many, if that is public; None: rows are added while the numbers determine them
-    curvature   of the stages: "newton" as hushgrad.problems.losses has it, or "fixed", ¼ XᵀX
-    starts      independent beginnings, of which the best is taken
-    effort      multiplications, over all starts: a few seconds
-    """
-    told = _Told.of(sums, curvature)
-    d = told.theta.shape[1]
-    most = n_rows if n_rows is not None else max(1, int(told.value.size / (_EQUATIONS * d)))
-    best: _Rows | None = None
-    for start in range(starts):
-        found = _grown(told, most, np.random.default_rng([seed, start]), effort / starts)
-        if best is None or square(found) < square(best):
-            best = found
-        if square(best) <= _DONE:
-            break
-    assert best is not None
-    best = descended(best, _LAST)
-    return SumRows(best.rows, square(best))
-
-
-@dataclass(frozen=True)
-class _Told:
-    """The numbers of all stages, in units of their size."""
-
-    theta: Floats  # (S, d)
-    value: Floats  # (numbers,)
-    size: Floats  # (2,) of Hessians and of gradients
-    upper: tuple[NDArray[np.int64], NDArray[np.int64]]
-    is_fixed: bool
-    weight: Floats  # (d (d + 1) / 2,) 1 on the diagonal, √2 off it: the norm of a matrix
-
-    @staticmethod
-    def of(sums: Sequence[Sums], curvature: str) -> _Told:
-        theta = np.array([s.theta for s in sums], np.float64)
-        H = np.array([s.H for s in sums], np.float64)
-        g = np.array([s.q for s in sums], np.float64) + np.einsum("sab,sb->sa", H, theta)
-        size = np.maximum([np.linalg.norm(H), np.linalg.norm(g)], 1e-300)
-        rows, columns = np.triu_indices(theta.shape[1])
-        weight = np.where(rows == columns, 1.0, np.sqrt(2.0))
-        value = np.concatenate(
-            [(weight * H[:, rows, columns] / size[0]).ravel(), g.ravel() / size[1]]
-        )
-        return _Told(theta, value, size, (rows, columns), curvature == "fixed", weight)
-
-    def curvature(self, t: Floats) -> tuple[Floats, Floats]:
-        """∂²ℓ/∂t² as stages have it, and its derivative, at margins t (S, n).
-
-        A row that the last step threw far off has the weight tanh(t/2)/2t instead.
-        """
-        if self.is_fixed:
-            return np.full_like(t, 0.25), np.zeros_like(t)
-        doubt = 0.5 - 0.5 * np.tanh(t / 2)
-        weight = doubt * (1 - doubt)
-        slope = weight * (2 * doubt - 1)  # σ''(t) = −σ'(t) tanh(t/2)
-        thrown = np.zeros(t.shape, bool)
-        thrown[1:] = (t[1:] < 0) & (np.abs(np.diff(t, axis=0)) > 1.0)
-        size = np.maximum(np.abs(t), 1e-6)
-        bent = np.tanh(size / 2)
-        safe = bent / (2 * size)
-        turned = np.sign(t) * ((1 - bent**2) / (4 * size) - bent / (2 * size**2))
-        return np.where(thrown, safe, weight), np.where(thrown, turned, slope)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows and ρ with their residual."""
-
-    told: _Told
-    rows: Floats
-    rho: float
-
-    @property
-    def residual(self) -> Floats:
-        told, Z = self.told, self.rows
-        t = told.theta @ Z.T  # (S, n)
-        doubt = 0.5 - 0.5 * np.tanh(t / 2)
-        curved = np.einsum("sr,ra,rb->sab", told.curvature(t)[0], Z, Z)
-        H = curved + self.rho * np.eye(Z.shape[1])
-        g = self.rho * told.theta - doubt @ Z
-        shown = (told.weight * H[:, *told.upper] / told.size[0]).ravel()
-        return np.concatenate([shown, (g / told.size[1]).ravel()]) - told.value
-
-    def jacobian(self) -> tuple[Floats, Floats]:
-        told, Z = self.told, self.rows
-        (n, d), stages = Z.shape, len(told.theta)
-        t = told.theta @ Z.T
-        doubt = 0.5 - 0.5 * np.tanh(t / 2)
-        weight, bend = told.curvature(t)
-        a, b = told.upper
-        # of H: w'(t) θ_e z_a z_b + w(t) (δ_ae z_b + z_a δ_be), w = σ' but for thrown rows
-        bent = np.einsum("sr,se,rp->spre", bend, told.theta, Z[:, a] * Z[:, b])
-        eye = np.eye(d)
-        turned = np.einsum("pe,rp->pre", eye[a], Z[:, b]) + np.einsum("pe,rp->pre", eye[b], Z[:, a])
-        H = told.weight[:, None, None] * (bent + weight[:, None, :, None] * turned) / told.size[0]
-        # of g: σ'(t) θ_e z_c − doubt δ_ce
-        g = np.einsum("sr,se,rc->scre", doubt * (1 - doubt), told.theta, Z)
-        g[:, range(d), :, range(d)] -= doubt
-        J = np.concatenate(
-            [H.reshape(stages * len(a), -1), g.reshape(stages * d, -1) / told.size[1]]
-        )
-        flat = np.tile(told.weight * eye[a, b], stages) / told.size[0]
-        rho = np.concatenate([flat, (told.theta / told.size[1]).ravel()])
-        return np.column_stack([J, rho]), np.full(n * d + 1, 1e-300)
-
-    def moved(self, step: Floats) -> _Rows:
-        rows = self.rows + step[:-1].reshape(self.rows.shape)
-        return _Rows(self.told, rows, self.rho + float(step[-1]))
-
-
-def _grown(told: _Told, most: int, rng: np.random.Generator, effort: float) -> _Rows:
-    """Rows added one at a time, until nothing is left to explain or the effort is spent."""
-    d = told.theta.shape[1]
-    at, spent = _Rows(told, np.empty((0, d)), 0.0), 0.0
-    for n in range(1, most + 1):
-        spent += 4.0 * len(told.value) * (n * d) ** 2 * (_CANDIDATES * _TASTE + _MEAL)
-        if spent > effort and n > 1:
-            break
-        tried = [
-            descended(
-                _Rows(told, np.concatenate([at.rows, rng.normal(size=(1, d))]), at.rho), _TASTE
-            )
-            for _ in range(_CANDIDATES)
-        ]
-        at = descended(min(tried, key=square), _MEAL)
-        if square(at) <= _DONE:
-            break
-    return at

@@ -20,7 +20,7 @@ x^0 = u^0 in the lazy form, nothing to do in PDG-DS). The flow is linear in them
 
 n·d equations for two unknowns. Then x = T u, and h is s or its sum. Errors are rounding.
 
-**Several receivers, not all links.** If agents start at a known x^0 (zeros, or where members
+**Several receivers, not all links.** If agents start at a known x^0 (θ_s, zeros, or where members
 start), the first messages give γ = −(V̄^0 − x^0)·D^0 / D^0·D^0, which must leave nothing. x is then
 known, and h up to the factor κ. For a quadratic f_i the factor stays open; of others it can be
 fitted with the rest (`row_fit`).
@@ -158,6 +158,8 @@ def paths(view: Knowledge, target: int, stage: range) -> Paths | None:
 
 def _usual_start(view: Knowledge) -> Floats:
     """Where agents start, as far as the adversary knows: members know it of themselves."""
+    if view.start is not None:
+        return view.start
     own = [view.own(j).x[0] for j in sorted(view.members)]
     return np.mean(own, axis=0) if own else np.zeros(view.dim)
 

@@ -1,0 +1,304 @@
+"""A study of attacks on rows: real data on random networks, runs in stages and runs without.
+
+A case is a network with data. Its honest component is all agents but one, the member of the
+adversary. Attacks are as strong as theory lets them be: Sum fit gets the sums over honest agents
+themselves, which masks do not hide, and the number of rows; Row fit and Probes hear all neighbours
+of their target.
+
+A row counts as met if an estimate that the attack claims is within 10 % of the row, up to its sign,
+and at most half as far as the nearest other row of the population. Estimates are also compared with
+control rows: rows of the population that are in nobody's data. Whatever they meet there is chance.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+
+import hushgrad as hg
+from hushgrad.errors import PrivacyError
+from hushgrad.privacy import Curious, Knowledge, Truth
+from hushgrad.privacy.attacks.probes import Probes
+from hushgrad.privacy.attacks.row_fit import RowFit
+from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
+from hushgrad.privacy.row_matching import off
+from hushgrad.privacy.stages import stage_runs
+from support.private_runs import recorded
+
+DATA = ("cancer", "digits", "diabetes")
+KINDS = ("tree", "star", "ring", "complete", "random")
+NEAR, CLEAR, SURE = 0.1, 0.5, 0.2  # of a row's length; of the guess's error; predicted error
+LONG = 2.0  # times √d: rows that are clipped are no longer
+FAST = RowFit(effort=2e8, most=6)  # where there are no rows to find, more effort finds none
+
+
+@cache
+def population(name):
+    """Standardised columns (n, columns) and labels ±1."""
+    if name == "cancer":
+        X, y = load_breast_cancer(return_X_y=True)
+    elif name == "digits":
+        X, y = load_digits(return_X_y=True)
+        X, y = X[y < 2], y[y < 2]
+    else:
+        X, y = load_diabetes(return_X_y=True)
+        y = y > np.median(y)
+    X = X[:, X.std(axis=0) > 0]
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.where(y > 0, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    seed: int
+    kind: str
+    data: str
+    dim: int
+    per_agent: int
+    n_agents: int
+    stages: int
+    curvature: str
+    is_clipped: bool
+
+    @property
+    def honest_rows(self):
+        return (self.n_agents - 1) * self.per_agent
+
+    @property
+    def is_admitted(self):
+        kind = "majorised" if self.curvature == "fixed" else "newton"
+        try:
+            hg.theory.check_revealed(
+                rows=self.honest_rows, dim=self.dim, stages=self.stages, curvature=kind
+            )
+        except PrivacyError:
+            return False
+        return True
+
+
+def admitted_case(seed):
+    """A random case, with as few agents as the limit on sums admits."""
+    rng = np.random.default_rng([seed, 14])
+    while True:
+        name, kind = rng.choice(DATA), KINDS[seed % len(KINDS)]
+        dim, per_agent = int(rng.integers(3, 11)), int(rng.integers(5, 31))
+        curvature = str(rng.choice(["newton", "fixed"]))
+        stages = int(rng.integers(2, 4))
+        for m in range(4, 40):
+            case = Case(seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0)
+            if m * per_agent > 0.8 * len(population(name)[1]):
+                break  # too few rows are left to compare with: another case
+            if case.is_admitted:
+                return case
+
+
+def refused_case(seed):
+    """Three agents with few rows, and seven stages."""
+    return Case(seed, "complete", DATA[seed % 3], 3 + seed % 2, 5, 3, 7, "newton", True)
+
+
+def table(case):
+    """All rows z = y x of the population (n, d) in the case's columns, in a random order."""
+    rng = np.random.default_rng([case.seed, 15])
+    X, y = population(case.data)
+    if rng.random() < 0.5:
+        X = X[:, rng.permutation(X.shape[1])[: case.dim]]
+    else:  # principal components
+        X = X @ np.linalg.svd(X, full_matrices=False)[2][: case.dim].T
+        X = X / X.std(axis=0)
+    if case.is_clipped:
+        longest = LONG * np.sqrt(case.dim)
+        X = X * np.minimum(1.0, longest / np.linalg.norm(X, axis=1))[:, None]
+    return (X * y[:, None])[rng.permutation(len(y))]
+
+
+def problem_of(case, rows):
+    """The first rows, dealt to the agents, half of them as rows of the class −1."""
+    rng = np.random.default_rng([case.seed, 16])
+    parts = rows[: case.n_agents * case.per_agent].reshape(case.n_agents, case.per_agent, case.dim)
+    y = rng.choice([-1.0, 1.0], size=parts.shape[:2])
+    X = [part * sign[:, None] for part, sign in zip(parts, y, strict=True)]
+    return hg.problems.logistic(X, list(y), regularisation=2.0)
+
+
+def network_of(case):
+    m, rng = case.n_agents, np.random.default_rng([case.seed, 17])
+    if case.kind in ("star", "ring", "complete"):
+        return hg.Network(getattr(hg.graphs, case.kind)(m))
+    edges = {(int(rng.integers(i)), i) for i in range(1, m)}
+    if case.kind == "random":
+        edges |= {tuple(sorted(rng.choice(m, 2, replace=False).tolist())) for _ in range(m)}
+    return hg.Network(hg.graphs.from_edges(sorted(edges), n_agents=m))
+
+
+def step_of(problem, network):
+    return 0.2 * (1 - network.eta) / problem.smoothness()
+
+
+def staged_run(case, *, per_stage=40, tamper=None):
+    problem, network = problem_of(case, table(case)), network_of(case)
+    algorithm = hg.PDGNDS(
+        stepsize=hg.stepsizes.constant(step_of(problem, network)),
+        design="recommended",
+        stages=case.stages,
+        curvature=case.curvature,
+    )
+    grows = sum(2**s if case.curvature == "newton" else s + 1 for s in range(case.stages))
+    return recorded(
+        algorithm, problem, network, iterations=per_stage * grows, seed=case.seed, tamper=tamper
+    )
+
+
+def direct_run(case, iterations=200):
+    """Masks, constant splits, a deviation drawn once, and no stages."""
+    problem, network = problem_of(case, table(case)), network_of(case)
+    once = hg.stepsizes.geometric(0.5, drawn="once")
+    algorithm = hg.PDGNDS(
+        stepsize=hg.stepsizes.constant(step_of(problem, network), deviation=once),
+        split=hg.splits.private_constant(own=0.45),
+        masks=hg.masks.zero_sum(),
+    )
+    return recorded(algorithm, problem, network, iterations=iterations, seed=case.seed)
+
+
+def neighbours(network, i):
+    graph = network.graph
+    return frozenset(graph.senders[graph.receivers == i].tolist())
+
+
+def target_of(network):
+    """An agent with few neighbours, but not agent 0: a leaf if there is one."""
+    return 1 + int(np.argmin(network.graph.in_degree[1:]))
+
+
+def honest_sums(run, member):
+    """What every stage tells of all agents but one."""
+    found = []
+    for stage in stage_runs(run, 0):
+        honest = [i for i in range(run.network.n_agents) if i != member]
+        truth = Truth(stage)
+        total = sum(truth.objective(i) for i in honest)
+        found.append(Sums(stage.x0[0, 0], total[:, :-1], total[:, -1]))
+    return found
+
+
+def newton_sums(rows, penalty, stages):
+    """(θ_s, H, q) of a logistic sum along Newton's way from zero."""
+    theta, found = np.zeros(rows.shape[1]), []
+    for _ in range(stages):
+        doubt = 1 / (1 + np.exp(rows @ theta))
+        H = (rows.T * (doubt * (1 - doubt))) @ rows + penalty * np.eye(len(theta))
+        g = penalty * theta - rows.T @ doubt
+        found.append(Sums(theta, H, g - H @ theta))
+        theta = theta - np.linalg.solve(H, g)
+    return found
+
+
+def seven_stages(n, seed, starts, is_clipped):
+    """Sum fit on seven stages of n tumours, d = 4: rows near, claimed, met, and control rows met.
+
+    The stages are those of Newton's method, without any network.
+    """
+    rng = np.random.default_rng([seed, n])
+    X, y = population("cancer")
+    X = X[:, :4]
+    if is_clipped:
+        X = X * np.minimum(1.0, 4.0 / np.linalg.norm(X, axis=1))[:, None]
+    rows = (X * y[:, None])[rng.permutation(len(y))]
+    fit = fit_sums(newton_sums(rows[:n], 1.0, 7), n_rows=n, starts=starts, effort=1e12)
+    sure = fit.rows[fit.error <= SURE]
+    near = np.linalg.norm(fit.rows[:, None] - rows[:n], axis=2).min(axis=0)
+    control = rows[n : 2 * n]
+    return (
+        int((near <= NEAR * np.linalg.norm(rows[:n], axis=1)).sum()),
+        len(sure),
+        int(met(sure, rows[:n], rows).sum()),
+        int(met(sure, control, rows).sum()),
+    )
+
+
+def met(estimates, true, others):
+    """Which true rows an estimate has met, better than the nearest of the other rows."""
+    if not len(estimates):
+        return np.zeros(len(true), bool)
+    distance = off(others, true)
+    distance[distance == 0] = np.inf  # the row itself
+    guess = distance.min(axis=0)
+    return off(estimates, true).min(axis=0) <= np.minimum(NEAR, CLEAR * guess)
+
+
+class Counts(Counter):
+    """Numbers of rows, by attack and by what became of them."""
+
+    def note(self, attack, rows, claimed, hit, control):
+        self[attack, "runs"] += 1
+        self[attack, "rows attacked"] += rows
+        self[attack, "rows claimed"] += claimed
+        self[attack, "rows met"] += hit
+        self[attack, "control rows met"] += control
+
+    def table(self):
+        names = ("runs", "rows attacked", "rows claimed", "rows met", "control rows met")
+        attacks = dict.fromkeys(attack for attack, _ in self)
+        lines = [f"{'attack':28}" + "".join(f"{name:>18}" for name in names)]
+        lines += [
+            f"{attack:28}" + "".join(f"{self[attack, name]:18d}" for name in names)
+            for attack in attacks
+        ]
+        return "\n".join(lines)
+
+
+def attack_sums(case, run, name, counts, *, starts=6, effort=2e9):
+    """Sum fit on the sums themselves; the rows of agent 0 belong to the member."""
+    rows = table(case)
+    own = case.per_agent
+    true, control = rows[own : own + case.honest_rows], rows[case.n_agents * own :]
+    fit = fit_sums(
+        honest_sums(run, 0),
+        n_rows=case.honest_rows,
+        curvature=case.curvature,
+        starts=starts,
+        effort=effort,
+    )
+    sure = fit.rows[fit.error <= SURE]
+    hit = met(sure, true, rows)
+    luck = met(sure, control, rows)
+    counts.note(name, len(true), len(sure), int(hit.sum()), int(luck.sum()))
+    # every row of the fit, guesses included: how many are near a row, and near as many control rows
+    near = off(fit.rows, true).min(axis=0) <= NEAR
+    counts[name, "near"] += int(near.sum())
+    some = off(fit.rows, control).min(axis=0) <= NEAR
+    counts[name, "near control"] += float(some.mean() * len(true))
+    return true[hit]
+
+
+def attack_agent(attack, case, run, adversary, target, name, counts):
+    """Row fit or Probes on every stage of a run."""
+    rows = table(case)
+    true = rows[target * case.per_agent : (target + 1) * case.per_agent]
+    estimates = [np.empty((0, case.dim))]
+    for stage in stage_runs(run, 0):
+        view = Knowledge.of(stage, adversary)
+        if attack.applies(view, target) is None:
+            estimates += [e.value for e in attack(view, target) if e.quantity == "rows"]
+    found = np.concatenate(estimates)
+    control = rows[case.n_agents * case.per_agent :]
+    hit, luck = met(found, true, rows), met(found, control, rows)
+    counts.note(name, len(true), len(found), int(hit.sum()), int(luck.sum()))
+
+
+def attack_admitted(case, counts):
+    """All attacks on one case, passive and active; the rows that sums gave away."""
+    assert case.is_admitted
+    kind = "clipped" if case.is_clipped else "as they are"
+    run = staged_run(case)
+    network, target = run.network, target_of(run.network)
+    around = neighbours(network, target)
+    attack_agent(FAST, case, run, Curious(around), target, f"Row fit, {kind}", counts)
+    found = [attack_sums(case, run, f"Sum fit, {kind}", counts)]
+    active = hg.Active(around, size=1.0, at=range(6, int(run.iterations[-1]) - 2, 4))
+    moved = staged_run(case, tamper=active.tamper)
+    attack_agent(Probes(rows=FAST), case, moved, active, target, f"Probes, {kind}", counts)
+    found.append(attack_sums(case, moved, f"Sum fit, active, {kind}", counts))
+    return np.concatenate(found)
