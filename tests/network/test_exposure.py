@@ -184,8 +184,8 @@ def test_an_agent_with_a_gradient_of_its_own_is_judged_by_it(home):
         return 100.0 * theta
 
     def judged(**given):
+        config = parse_config(template(), directory=home)
         with pytest.raises(PrivacyError) as caught:
-            config = parse_config(template(), directory=home)
             asyncio.run(started(Agent(config, gradient=gradient, **given)))
         return str(caught.value)
 
