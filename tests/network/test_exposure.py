@@ -13,10 +13,11 @@ from hushgrad.cli import app
 from hushgrad.cli.new import AGENT_EXAMPLE
 from hushgrad.errors import PrivacyError
 from hushgrad.network import Agent, mint, parse_config
-from hushgrad.network.exposure import own_numbers, setting_of
+from hushgrad.network.exposure import check_exposure, own_numbers, setting_of
 from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.protocol.hello import public_parts
+from hushgrad.network.state.journal import BEGUN
 from hushgrad.schema.toml import to_toml
 from hushgrad.theory import WEAKNESSES
 
@@ -153,6 +154,12 @@ def test_a_function_in_jax_is_judged_by_its_own_derivatives(home):
 # ---- a refusal
 
 
+async def started(agent):
+    """The end of an agent that refuses; one that does not would wait for its neighbours."""
+    async with asyncio.timeout(20):
+        return await agent.run()
+
+
 def test_an_agent_that_must_refuse_sends_no_byte_and_leaves_no_file(home):
     with socket.create_server(("127.0.0.1", 0)) as south:
         south.settimeout(0)
@@ -162,7 +169,7 @@ def test_an_agent_that_must_refuse_sends_no_byte_and_leaves_no_file(home):
             neighbour["address"] = f"127.0.0.1:{south.getsockname()[1]}"
         before = sorted(home.rglob("*"))
         with pytest.raises(PrivacyError) as caught:
-            asyncio.run(Agent(parse_config(tables, directory=home)).run())
+            asyncio.run(started(Agent(parse_config(tables, directory=home))))
         said = str(caught.value)
         assert "north does not start" in said
         assert "eta is missing in [run]" in said
@@ -177,10 +184,9 @@ def test_an_agent_with_a_gradient_of_its_own_is_judged_by_it(home):
         return 100.0 * theta
 
     def judged(**given):
+        config = parse_config(template(), directory=home)
         with pytest.raises(PrivacyError) as caught:
-            asyncio.run(
-                Agent(parse_config(template(), directory=home), gradient=gradient, **given).run()
-            )
+            asyncio.run(started(Agent(config, gradient=gradient, **given)))
         return str(caught.value)
 
     said = judged(hessian=lambda theta: 1000.0 * np.eye(3), quadratic=True)
@@ -228,3 +234,13 @@ def test_the_own_numbers_are_in_no_public_part(home):
     config = parse_config(template(agent__accept_exposure=["sums"]), directory=home)
     assert "exposure" not in json.dumps(public_parts(config.run))
     assert "accept" not in json.dumps(public_parts(config.run))
+
+
+def test_a_run_that_has_begun_is_not_judged_again(home):
+    config = parse_config(template(run__eta=None), directory=home)
+    objective = load_objective(config.objective, 3)
+    with pytest.raises(PrivacyError):
+        check_exposure(config, objective, is_quadratic=False)
+    config.state.mkdir()
+    (config.state / BEGUN).touch()
+    check_exposure(config, objective, is_quadratic=False)

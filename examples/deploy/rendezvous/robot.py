@@ -71,7 +71,7 @@ def agent_of(name, start, fleet):
                 "tolerance": 1e-6,
                 "eta": 0.3334,  # of a ring of four; it lets masks hide curvature too
             },
-            "algorithm": {"name": "PDGNDS", "stepsize": {"kind": "constant", "value": 0.06}},
+            "algorithm": {"name": "PDGNDS", "stepsize": {"kind": "constant", "value": 0.03}},
         },
         directory=Path.cwd(),
     )

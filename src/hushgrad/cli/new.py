@@ -123,7 +123,7 @@ honest_rows = 300          # rows that any two honest agents have together, at l
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"
-stepsize = { kind = "constant", value = 0.001 }   # at most 0.2 (1 − eta) / L; the doctor tells
+stepsize = { kind = "constant", value = 0.001 }   # at most 0.1 (1 − eta) / L; the doctor tells
 """
 
 
