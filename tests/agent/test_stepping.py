@@ -189,7 +189,15 @@ def test_a_combination_is_the_product_and_changes_no_vector(weights, dim):
     np.testing.assert_array_equal(known, before)
 
 
-@pytest.mark.parametrize("algorithm", [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square")])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        hg.PDGDS(),
+        hg.PDGDS(split=hg.splits.isotropic()),
+        hg.PDGNDS(),
+        hg.PDGNDS(form="square"),
+    ],
+)
 def test_an_own_share_is_the_rest_of_the_messages_that_were_really_sent(algorithm):
     """In the first step of each method, the shares of an agent add up to x^0 − λ^0 g^0."""
     Q, network = cases.Quadratics(), cases.undirected()

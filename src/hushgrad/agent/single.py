@@ -114,7 +114,7 @@ class SingleAgent(AgentView):
             assert matrix.links is links
             return matrix.out[:, 0]
         out, factor = self._public(matrix).out, 0.5 if isinstance(matrix, Lazy) else 1.0
-        return np.array([[factor * out.get(i, 0.0)] for i in self._receivers[links]])
+        return np.array([factor * out.get(i, 0.0) for i in self._receivers[links]])[:, None]
 
     def own_weight(self, matrix: Matrix) -> float:
         """This agent's weight of its own vector in a public matrix."""
