@@ -45,6 +45,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,12 @@ class Trajectory(Attack):
         return unfit(view, target) or varying(view) or too_few(view, target)
 
     def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
+        kept = _kept.setdefault(view, {})  # attacks on masks ask again
+        if (self, target) not in kept:
+            kept[self, target] = self._found(view, target)
+        return kept[self, target]
+
+    def _found(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
         found: list[Estimate] = []
         for stage in view.stages:
             part = range(stage.start, min(stage.stop, stage.start + self.first))
@@ -109,6 +116,11 @@ class Trajectory(Attack):
             if open_paths is not None:
                 found += _estimates(view, target, part, open_paths)
         return tuple(found)
+
+
+_kept: WeakKeyDictionary[Knowledge, dict[tuple[Trajectory, int], tuple[Estimate, ...]]] = (
+    WeakKeyDictionary()
+)
 
 
 def varying(view: Knowledge) -> str | None:
