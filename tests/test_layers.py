@@ -1,5 +1,6 @@
 """Imports point one way, heavy ones stay where they are used, an agent starts no other program."""
 
+import ast
 import json
 import os
 import subprocess
@@ -9,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from hushgrad.network import mint, write_config
-from support.house import files, inner_imports, layers, outer_imports, reachable, room, rooms
+from support.house import (
+    SOURCE,
+    files,
+    inner_imports,
+    layers,
+    outer_imports,
+    reachable,
+    room,
+    rooms,
+)
 from support.waiting import free_port
 
 PLACES = {
@@ -208,3 +218,32 @@ def test_the_watch_sees_a_program_that_is_started(tmp_path):
     code = WATCHED.replace("main()\nfinally", "import os; os.system('true')\nfinally")
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert "os.system" in json.loads(Path(tmp_path / "seen.json").read_text())["events"][0]
+
+
+def classes():
+    """(module, node) of every class of the source."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield path.relative_to(SOURCE), node
+
+
+def test_a_class_name_names_one_thing():
+    places = {}
+    for path, node in classes():
+        places.setdefault(node.name, []).append(str(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_file_and_no_class_outgrows_a_reader():
+    long = {p.name: n for p in SOURCE.rglob("*.py")
+            if (n := len(p.read_text(encoding="utf-8").splitlines())) > 400}  # fmt: skip
+    assert long == {}
+    many = {node.name: n for _, node in classes() if (n := len(methods(node))) > 25}
+    assert many == {}
+
+
+def methods(node):
+    """The methods of a class; a property is an attribute."""
+    found = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [n for n in found if not any("property" in ast.unparse(d) for d in n.decorator_list)]

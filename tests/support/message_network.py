@@ -21,7 +21,7 @@ from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
-from hushgrad.network.suspicion import Suspicion
+from hushgrad.network.suspicion import JumpPolicy
 
 
 class Node:
@@ -45,7 +45,7 @@ class Node:
         local = replace(local, gradient=gradient, draws=draws)
         steps = JournaledMachine(run.algorithm, lambda _: local, x0)
         stats = Stats()
-        suspicion = Suspicion(
+        suspicion = JumpPolicy(
             {i: str(i) for i in near}, stats, state=self.state.path, max_jumps=0
         )  # so that a false alarm ends the test
         self.rounds = Rounds(run, steps, Stopping(None), self.state, near, stats, suspicion)

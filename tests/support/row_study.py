@@ -22,7 +22,7 @@ from hushgrad.errors import PrivacyError
 from hushgrad.privacy import Curious, Knowledge, Truth
 from hushgrad.privacy.attacks.probes import Probes
 from hushgrad.privacy.attacks.row_fit import RowFit
-from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
+from hushgrad.privacy.attacks.sum_model import HonestSums, fit_sums
 from hushgrad.privacy.row_matching import off
 from hushgrad.privacy.stages import stage_runs
 from support.private_runs import recorded
@@ -179,7 +179,7 @@ def honest_sums(run, member):
         honest = [i for i in range(run.network.n_agents) if i != member]
         truth = Truth(stage)
         total = sum(truth.objective(i) for i in honest)
-        found.append(Sums(stage.x0[0, 0], total[:, :-1], total[:, -1]))
+        found.append(HonestSums(stage.x0[0, 0], total[:, :-1], total[:, -1]))
     return found
 
 
@@ -190,7 +190,7 @@ def newton_sums(rows, penalty, stages):
         doubt = 1 / (1 + np.exp(rows @ theta))
         H = (rows.T * (doubt * (1 - doubt))) @ rows + penalty * np.eye(len(theta))
         g = penalty * theta - rows.T @ doubt
-        found.append(Sums(theta, H, g - H @ theta))
+        found.append(HonestSums(theta, H, g - H @ theta))
         theta = theta - np.linalg.solve(H, g)
     return found
 

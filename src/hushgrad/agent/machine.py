@@ -15,7 +15,7 @@ import numpy as np
 from hushgrad.agent.local import Local
 from hushgrad.agent.rounds import OpenRound, Outbox, Payload, close_round
 from hushgrad.agent.single import SingleAgent
-from hushgrad.agent.stepping import Plan, as_it_is, as_traced, traced
+from hushgrad.agent.stepping import StepPlan, as_it_is, as_traced, traced
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.exchange import Pull, Push
@@ -37,7 +37,7 @@ class StepMachine:
         self._type: type[Any]  # of the algorithm's state
         self._vectors: list[Vector] = []  # the state at the start of this step
         self._is_linear = True  # as far as known
-        self._plan: Plan | None = None
+        self._plan: StepPlan | None = None
 
     # ---- the present round
 
@@ -100,7 +100,7 @@ class StepMachine:
             self._step = as_it_is(self.agent, step(self.agent, self.state))
         self._open(next(self._step))
 
-    def _plan_for(self, k: int) -> Plan | None:
+    def _plan_for(self, k: int) -> StepPlan | None:
         """The plan of step k; None if steps are not linear."""
         if self._is_linear and (self._plan is None or k not in self._plan.iterations):
             self._plan = traced(self.algorithm, self.agent.local, self._type, k)

@@ -123,7 +123,7 @@ class Recipe(NamedTuple):
         return combine(weights[at], [known[n] for n in of])
 
 
-class _Stage(NamedTuple):
+class _StepPart(NamedTuple):
     """A part of a step: the gradients that it evaluates, then a round or the end."""
 
     points: list[Recipe]
@@ -131,15 +131,15 @@ class _Stage(NamedTuple):
     vectors: list[list[Recipe]]  # of each sending
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """The rounds of some iterations, and their next states."""
 
     iterations: range
-    stages: list[_Stage]
+    parts: list[_StepPart]
     end: list[Recipe]
 
 
-def traced(algorithm: Algorithm, local: Local, state: type[Any], k: int) -> Plan | None:
+def traced(algorithm: Algorithm, local: Local, state: type[Any], k: int) -> StepPlan | None:
     """The plan of iteration k and its neighbours; None if the step cannot be traced.
 
     An error in the step's own lines shows when the step runs as it is.
@@ -154,35 +154,35 @@ def traced(algorithm: Algorithm, local: Local, state: type[Any], k: int) -> Plan
         return None
 
 
-def _trace(algorithm: Algorithm, local: Local, state: type[Any], iterations: range) -> Plan:
+def _trace(algorithm: Algorithm, local: Local, state: type[Any], iterations: range) -> StepPlan:
     agent = _Tracer(local, iterations.start, ahead=len(iterations))
     step = algorithm.step(agent, state(*[agent.know() for _ in state._fields]))
-    stages: list[_Stage] = []
+    parts: list[_StepPart] = []
 
     def recipes(every: Sequence[Combination]) -> list[Recipe]:
         return [Recipe.to(vector, agent.ahead) for vector in every]
 
-    def stage(every: Sequence[Push | Pull]) -> None:
+    def part(every: Sequence[Push | Pull]) -> None:
         points, agent.points = agent.points, []
         sent = [sending_of(agent, exchange) for exchange in every]
         vectors = [recipes(given) for _, given in sent]
-        stages.append(_Stage(recipes(points), [sending for sending, _ in sent], vectors))
+        parts.append(_StepPart(recipes(points), [sending for sending, _ in sent], vectors))
 
     try:
         asked = next(step)
         while True:
             every = exchanges(asked)
-            stage(every)
+            part(every)
             asked = step.send(reply(asked, tuple([agent.know() for _ in every])))
     except StopIteration as stop:
-        stage([])
-        return Plan(iterations, stages, recipes(stop.value))
+        part([])
+        return StepPlan(iterations, parts, recipes(stop.value))
 
 
-def as_traced(plan: Plan, local: Local, k: int, state: Sequence[Vector]) -> Rounds:
+def as_traced(plan: StepPlan, local: Local, k: int, state: Sequence[Vector]) -> Rounds:
     """Run iteration k by its plan."""
     known, at = list(state), k - plan.iterations.start
-    for points, sendings, vectors in plan.stages:
+    for points, sendings, vectors in plan.parts:
         for point in points:
             gradient = local.gradient(point.computed(known, at))
             known.append(np.asarray(gradient, np.float64))

@@ -16,7 +16,7 @@ from pathlib import Path
 from hushgrad.errors import MaskError, StateError, WireError
 from hushgrad.files.atomic import replace_file
 from hushgrad.network.config.model import AgentConfig
-from hushgrad.network.keys.masking import Shares, needs_scale, pairing_of
+from hushgrad.network.keys.masking import ShareSecrets, needs_scale, pairing_of
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.keys.used_ids import check_unused, remember
 from hushgrad.network.promise import mu_of
@@ -54,7 +54,7 @@ def prepare(config: AgentConfig) -> Pairing | None:
 class Agreement:
     """What an agent has agreed on with the others."""
 
-    shares: Shares | None = None  # with its partners; None: the run has no secret masks
+    shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages
     lacks_key: bool = False  # the run has ended, and its masks cannot be computed again
 
@@ -119,14 +119,14 @@ def _own(
     return pairing.announcement(mask_key, exponent)
 
 
-def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> Shares:
+def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> ShareSecrets:
     """The secrets of this agent's shares; tells their tokens."""
     theirs = {number: _first(hub, number) for number in pairing.partners}
     try:
         if is_new:
             _check_signatures(pairing, theirs)
         secrets = {n: pairing.secret(mask_key, told) for n, (told, _) in theirs.items()}
-        shares = Shares(pairing.run.id, pairing.number, secrets)
+        shares = ShareSecrets(pairing.run.id, pairing.number, secrets)
         news = hub.mask_tokens.add(shares.tokens())
         hub.broadcast(wire.encode(FrameKind.GOSSIP, encode_entries(news)))
         hub.mask_tokens.check()

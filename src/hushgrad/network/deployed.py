@@ -52,7 +52,7 @@ from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
 from hushgrad.network.state.samples import SAMPLES, Samples
-from hushgrad.network.suspicion import Suspicion, check_jumped
+from hushgrad.network.suspicion import JumpPolicy, check_jumped
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import Transport
 from hushgrad.network.wiring import credentials_of, hub_of, session_of, tls_of
@@ -245,7 +245,7 @@ class Agent:
             return
         steps = JournaledMachine(stages.algorithm, local_of, self._x0, begins=stages.begins)
         names = {j: peer.name for j, peer in session.peers.items()}
-        suspicion = Suspicion(
+        suspicion = JumpPolicy(
             names, self.stats, state=self.config.state, max_jumps=self.config.max_jumps
         )
         self._rounds = rounds = Rounds(

@@ -24,7 +24,7 @@ from hushgrad.network.protocol.frames import Data, encode_data
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.state.journal import STEPS, StateDirectory
 from hushgrad.network.state.sections import Section
-from hushgrad.network.suspicion import Suspicion
+from hushgrad.network.suspicion import JumpPolicy
 
 type Frames = dict[int, bytes]  # by peer
 
@@ -45,7 +45,7 @@ class Rounds:
         state: StateDirectory,
         peers: Iterable[int],
         stats: Stats,
-        suspicion: Suspicion,
+        suspicion: JumpPolicy,
     ):
         self._run, self.steps, self._stopping, self._state = run, steps, stopping, state
         self._peers, self._stats = tuple(sorted(peers)), stats

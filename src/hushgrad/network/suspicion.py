@@ -1,4 +1,4 @@
-"""Suspicion: what a deployed agent does about a neighbour whose messages jump.
+"""What a deployed agent does about a neighbour whose messages jump.
 
 It logs one line for each burst of jumps, counts every jump and, past the bound of its file, ends
 the run by name. The rule that finds jumps is in protocol/jumps.py. The rounds (rounds.py) ask
@@ -25,7 +25,7 @@ JUMPED = "jumped"
 BURST = 100  # rounds: a jump that follows another by fewer rounds is not logged
 
 
-class Suspicion:
+class JumpPolicy:
     """The watch of one agent over its neighbours; a restarted agent begins with a new one."""
 
     def __init__(

@@ -106,7 +106,7 @@ def _stages(lab: Lab) -> tuple[Lab, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Heard:
+class _OneRun:
     """What an adversary has of an agent in one run."""
 
     lab: Lab
@@ -118,7 +118,7 @@ def _finding(labs: Sequence[Lab], target: int, kind: str, adversary: Adversary) 
     evidence: list[Evidence] = []
     refused: dict[str, str] = {}
     failed: dict[str, str] = {}
-    every: list[list[_Heard]] = []  # of each stage, what the runs tell
+    every: list[list[_OneRun]] = []  # of each stage, what the runs tell
     for s, stages in enumerate(zip(*map(_stages, labs), strict=True)):
         try:
             heard, reason = _hear(stages, target, adversary)
@@ -146,19 +146,19 @@ def _finding(labs: Sequence[Lab], target: int, kind: str, adversary: Adversary) 
 
 def _hear(
     labs: Sequence[Lab], target: int, adversary: Adversary
-) -> tuple[list[_Heard], str | None]:
-    found: list[_Heard] = []
+) -> tuple[list[_OneRun], str | None]:
+    found: list[_OneRun] = []
     for lab in labs:
         view = lab.view(adversary)
         if reason := no_statistic(view, target):
             return [], reason
         statistic = masked_objective(view, target)
         if statistic is not None:
-            found.append(_Heard(lab, view, statistic))
+            found.append(_OneRun(lab, view, statistic))
     return found, None
 
 
-def _average(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evidence]:
+def _average(name: str, heard: Sequence[_OneRun], target: int) -> Iterator[Evidence]:
     """New masks, unchanged data; runs with the statistic of another run say nothing new."""
     distinct = _distinct(heard)
     if len(distinct) > 1:
@@ -166,7 +166,7 @@ def _average(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Eviden
         yield from _judged(name, heard[-1], target, mean)
 
 
-def _other_sizes(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evidence]:
+def _other_sizes(name: str, heard: Sequence[_OneRun], target: int) -> Iterator[Evidence]:
     """The last run, and each before it whose masks would be of other sizes."""
     last = heard[-1]
     b = ShareSizes.of(last.view)
@@ -183,7 +183,7 @@ def _other_sizes(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Ev
         yield from _judged(name, last, target, value)
 
 
-def _difference(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evidence]:
+def _difference(name: str, heard: Sequence[_OneRun], target: int) -> Iterator[Evidence]:
     """The last run against the one before it: the change of [H | q], and the row if it is one."""
     before, last = heard[-2:]
     old, new = (one.lab.truth.objective(target) for one in (before, last))
@@ -202,7 +202,7 @@ def _difference(name: str, heard: Sequence[_Heard], target: int) -> Iterator[Evi
         yield _evidence(name, "row", sign * guessed, row)
 
 
-def _membership(name: str, every: Sequence[Sequence[_Heard]], target: int) -> Iterator[Evidence]:
+def _membership(name: str, every: Sequence[Sequence[_OneRun]], target: int) -> Iterator[Evidence]:
     """All stages of every run whose masks no earlier run has."""
     test, heard = Membership(), every[0]
     distinct = [heard.index(one) for one in _distinct(heard)]
@@ -221,7 +221,7 @@ def _membership(name: str, every: Sequence[Sequence[_Heard]], target: int) -> It
 
 MEMBERSHIP = "membership over runs"
 
-type _Combining = Callable[[str, Sequence[_Heard], int], Iterator[Evidence]]
+type _Combining = Callable[[str, Sequence[_OneRun], int], Iterator[Evidence]]
 
 STAGE_ATTACKS: dict[str, _Combining] = {
     "difference of runs": _difference,
@@ -231,14 +231,14 @@ STAGE_ATTACKS: dict[str, _Combining] = {
 ATTACKS = (*STAGE_ATTACKS, MEMBERSHIP)
 
 
-def _judged(name: str, last: _Heard, target: int, value: Floats) -> Iterator[Evidence]:
+def _judged(name: str, last: _OneRun, target: int, value: Floats) -> Iterator[Evidence]:
     estimate = Estimate(attack=name, target=target, quantity="objective", value=value)
     yield from Judge(last.lab.truth)(last.view, estimate)
 
 
-def _distinct(heard: Sequence[_Heard]) -> list[_Heard]:
+def _distinct(heard: Sequence[_OneRun]) -> list[_OneRun]:
     """Those whose statistic no earlier one has: equal ones have the same masks and data."""
-    kept: list[_Heard] = []
+    kept: list[_OneRun] = []
     for one in heard:
         size = _SAME * float(np.linalg.norm(one.statistic))
         if all(np.linalg.norm(one.statistic - k.statistic) > size for k in kept):

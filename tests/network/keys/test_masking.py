@@ -12,7 +12,7 @@ from hushgrad.errors import ConfigError, IdentityError, MaskError
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.keys.masking import (
-    Shares,
+    ShareSecrets,
     announcements_of,
     mask_of,
     mask_tokens_of,
@@ -62,7 +62,7 @@ def shares(keys, *, seed=0, change=lambda c: c, **run):
     own = [np.random.default_rng([seed, j]).bytes(64) for j in range(M)]
     told = [pairing.announcement(key) for pairing, key in zip(pairings, own, strict=True)]
     return [
-        Shares(c.run.id, j, {n: p.secret(own[j], told[n]) for n in p.partners})
+        ShareSecrets(c.run.id, j, {n: p.secret(own[j], told[n]) for n in p.partners})
         for j, (c, p) in enumerate(zip(configs, pairings, strict=True))
     ]
 

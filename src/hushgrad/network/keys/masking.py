@@ -34,7 +34,7 @@ MASKS = "masks.json"  # in the state directory: the agent's own mask tokens at i
 
 
 @dataclass(frozen=True)
-class Shares:
+class ShareSecrets:
     """The secrets from which an agent and its partners make their shares in one run."""
 
     run: str
@@ -73,7 +73,7 @@ def pairing_of(config: AgentConfig) -> Pairing | None:
 
 def mask_of(
     config: AgentConfig,
-    shares: Shares | None,
+    shares: ShareSecrets | None,
     stage: int = 0,
     scale: float | None = None,
     starts: Sequence[Vector] = (),
@@ -111,7 +111,7 @@ def _commitment(starts: Sequence[Vector]) -> str:
 
 def masked_statistic(
     config: AgentConfig,
-    shares: Shares | None,
+    shares: ShareSecrets | None,
     own: Statistic,
     stage: int,
     scale: float | None,

@@ -23,7 +23,7 @@ _STALL = 1e-3  # relative gain within _PATIENCE steps: less, and the fit is at i
 _PATIENCE = 8
 
 
-class Point(Protocol):
+class FitPoint(Protocol):
     """Unknowns with their residuals, which are relative: about 1 where nothing is explained."""
 
     @property
@@ -36,13 +36,13 @@ class Point(Protocol):
     def moved(self, step: Floats) -> Self: ...
 
 
-def square(point: Point) -> float:
+def square(point: FitPoint) -> float:
     """Infinite where the residual is not finite."""
     found = float(np.sum(point.residual**2))
     return found if np.isfinite(found) else np.inf
 
 
-def descended[P: Point](point: P, steps: int) -> P:
+def descended[P: FitPoint](point: P, steps: int) -> P:
     """The point after some steps downhill, fewer where it is at its end."""
     damping, history = 1.0, [square(point)]
     for _ in range(steps):
@@ -57,7 +57,7 @@ def descended[P: Point](point: P, steps: int) -> P:
     return point
 
 
-def _improved[P: Point](point: P, damping: float) -> tuple[P | None, float]:
+def _improved[P: FitPoint](point: P, damping: float) -> tuple[P | None, float]:
     """One step downhill and the next damping; None where no damping leads down."""
     J, least = point.jacobian()
     n = J.shape[1]

@@ -86,7 +86,7 @@ class Membership(StagesAttack):
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
+class _StageEvidence:
     """The statistics that an adversary has of one stage, and what it knows beside them."""
 
     target: int
@@ -120,7 +120,7 @@ class _Stage:
         return self.sizes.inner(row, along) - square / 2, float(np.sqrt(square))
 
 
-def _stage(view: Knowledge, target: int, s: int) -> _Stage | None:
+def _stage(view: Knowledge, target: int, s: int) -> _StageEvidence | None:
     """What a view of stage s tells; None where it does not tell the statistic of the target."""
     y = masked_objective(view, target)
     if y is None:
@@ -137,7 +137,7 @@ def _stage(view: Knowledge, target: int, s: int) -> _Stage | None:
     new = np.ones(view.dim + 1)
     if s and isinstance(view.algorithm, Private) and view.algorithm.curvature == "fixed":
         new[:-1] = 0.0
-    return _Stage(
+    return _StageEvidence(
         target,
         ShareSizes.of(view),
         view.suspects[target].rows * new,

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from hushgrad.algorithms.base import Private
 from hushgrad.privacy.attacks.base import Estimate, StagesAttack
 from hushgrad.privacy.attacks.pdg import unfit, unheard
-from hushgrad.privacy.attacks.sum_model import Sums, fit_sums
+from hushgrad.privacy.attacks.sum_model import HonestSums, fit_sums
 from hushgrad.privacy.attacks.trajectory import masked_statistic, varying
 from hushgrad.privacy.knowledge import Knowledge
 
@@ -86,9 +86,9 @@ class SumFit(StagesAttack):
         return (Estimate(attack=self.name, target=target, quantity="rows", value=sure),)
 
 
-def told_sums(views: Sequence[Knowledge], target: int) -> list[Sums]:
+def told_sums(views: Sequence[Knowledge], target: int) -> list[HonestSums]:
     """The sums of the stages that say anything new."""
-    sums: list[Sums] = []
+    sums: list[HonestSums] = []
     for view in views:
         found = stage_sums(view, target)
         if found is not None and (not sums or _moved(sums[-1].theta, found.theta)):
@@ -122,7 +122,7 @@ def component(view: Knowledge, target: int) -> frozenset[int]:
     return frozenset(reached)
 
 
-def stage_sums(view: Knowledge, target: int) -> Sums | None:
+def stage_sums(view: Knowledge, target: int) -> HonestSums | None:
     """What one stage tells of the target's component, None where an agent's part is not known.
 
     Shares between members and the component are known to members; those within it cancel.
@@ -134,4 +134,4 @@ def stage_sums(view: Knowledge, target: int) -> Sums | None:
             return None
         theta = found[0] if i == target else theta
         total += found[1]
-    return Sums(theta, total[:, :-1], total[:, -1])
+    return HonestSums(theta, total[:, :-1], total[:, -1])

@@ -37,7 +37,7 @@ _ZERO = 1e-6  # length of a θ_0 that is zero, up to how well messages tell it
 _WORSE, _BETTER = 4.0, 0.3  # factors of the damping
 
 
-class Sums(NamedTuple):
+class HonestSums(NamedTuple):
     """What one stage tells of a component."""
 
     theta: Floats  # (d,)
@@ -55,7 +55,7 @@ class SumRows:
 
 
 def fit_sums(
-    sums: Sequence[Sums],
+    sums: Sequence[HonestSums],
     *,
     n_rows: int | None = None,
     curvature: str = "newton",
@@ -145,7 +145,7 @@ class _Told:
     curved: int  # stages that tell a Hessian: all, or the first if the curvature is fixed
 
     @staticmethod
-    def of(sums: Sequence[Sums], curvature: str) -> _Told:
+    def of(sums: Sequence[HonestSums], curvature: str) -> _Told:
         theta = np.array([s.theta for s in sums], np.float64)
         H = np.array([s.H for s in sums], np.float64)
         g = np.array([s.q for s in sums], np.float64) + np.einsum("sab,sb->sa", H, theta)
