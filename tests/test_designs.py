@@ -160,7 +160,12 @@ def shortest(algorithm, problem, start):
 
     def reaches(n):
         run = hg.run(
-            algorithm, problem, PAPER, iterations=n, record_every=n, accept_exposure=["sums"]
+            algorithm,
+            problem,
+            PAPER,
+            iterations=n,
+            record_every=n,
+            accept_exposure=["sums", "curvature"],
         )
         return run.error[0, -1] <= 1e-6 * size
 

@@ -341,7 +341,7 @@ def test_beyond_1024_dimensions_the_default_masks_gradients_only_and_says_so():
 def test_masks_that_are_too_large_for_the_network_give_a_warning():
     ring = hg.Network(hg.graphs.ring(4))
     steps = hg.stepsizes.constant
-    assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.1)), flat(2), ring)
+    assert not risks(hg.PDGNDS(design="recommended", stepsize=steps(0.05)), flat(2), ring)
     large = hg.PDGNDS(stepsize=steps(0.1), masks=hg.masks.zero_sum(quadratic=0.4))
     (said,) = risks(large, flat(2), ring)
     assert "may make the iterates diverge" in said
@@ -349,7 +349,7 @@ def test_masks_that_are_too_large_for_the_network_give_a_warning():
 
 def test_pdg_ds_warns_that_masks_cost_accuracy():
     (said,) = risks(
-        hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.1)),
+        hg.PDGDS(design="recommended", stepsize=hg.stepsizes.diminishing(0.05)),
         flat(2), hg.Network(hg.graphs.ring(4)),
     )  # fmt: skip
     assert "PDGNDS with the same masks does not" in said

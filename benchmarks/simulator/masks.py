@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import hushgrad as hg
 from hushgrad.masks.gaussian import BASE_BITS, cumulative_table
-from hushgrad.network.keys.masking import Shares
+from hushgrad.network.keys.masking import ShareSecrets
 
 DIMS = (10, 100, 1000)
 PARTNERS = 5
@@ -29,8 +29,8 @@ def of_one_agent(dim: int, partners: int) -> tuple[int, float]:
     """(numbers of a pair, processor time of an agent's mask)."""
     masks = hg.masks.zero_sum(n_partners=partners + partners % 2)
     sizes = masks.sizes(dim, lam=0.01, eta=0.5)
-    shares = Shares("benchmark", 0, {j: bytes([j]) * 32 for j in range(1, partners + 1)})
-    words = shares.words()
+    shares = ShareSecrets("benchmark", 0, {j: bytes([j]) * 32 for j in range(1, partners + 1)})
+    words = shares.words("benchmark")
     return sizes.count, seconds(
         lambda: masks.mask(0, sizes, n_agents=partners + 1, pair_words=words)
     )

@@ -93,7 +93,7 @@ def simulated(algorithm, problem, iterations):
     kept = []
     hg.run(
         algorithm, problem, NETWORK, iterations=iterations, record_every=1, seed=SEED,
-        engine="agents", progress=False, accept_exposure=["sums"],
+        engine="agents", progress=False, accept_exposure=["sums", "curvature"],
         metrics={"keep": lambda x, _: kept.append(x[0].copy()) or 0.0},
     )  # fmt: skip
     starts = np.cumsum([0, *(n + 1 for n in lengths(algorithm, problem, iterations)[:-1])])
@@ -124,7 +124,7 @@ def test_a_fixed_curvature_is_the_simulators_too(tmp_path):
     assert not np.array_equal(kept[2].statistic.q, kept[3].statistic.q)
     result = hg.run(
         algorithm, problem, NETWORK, iterations=200, seed=SEED, engine="agents", progress=False,
-        accept_exposure=["sums"],
+        accept_exposure=["sums", "curvature"],
     )  # fmt: skip
     assert np.abs(found[-1] - result.x[0]).max() < 1e-12
 

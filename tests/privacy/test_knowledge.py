@@ -24,7 +24,8 @@ MASKED = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.002), masks=hg.masks.zero_su
 
 
 def record(algorithm, network=NETWORK, engine="agents", **options):
-    options = {"iterations": N, "seed": SEED, "x0": X0, "transcript": True} | options
+    options = {"iterations": N, "seed": SEED, "x0": X0, "transcript": True,
+               "accept_exposure": ["curvature"]} | options  # fmt: skip
     return hg.run(algorithm, PROBLEM, network, engine=engine, **options)
 
 

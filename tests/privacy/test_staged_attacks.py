@@ -80,7 +80,9 @@ def test_membership_adds_up_over_stages_and_a_fixed_curvature_counts_once():
         assert test.refusal(views, 0) is None
         ((ratio, mu),) = [e.value for e in test.over(views, 0)]
         rows = np.array([view.suspects[0].rows for view in views])  # (stages, rows, d, d + 1)
-        if curvature == "fixed":
+        if curvature == "fixed":  # the linear part is the gradient at the start of a stage
+            for view, parts in zip(views, rows, strict=True):
+                parts[..., -1] += parts[..., :-1] @ view.start
             rows[1:, :, :, :-1] = 0.0
         sizes = ShareSizes.of(views[0])
         squares = [sum(sizes.inner(r, r) for r in rows[:, n]) for n in range(rows.shape[1])]

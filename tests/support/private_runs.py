@@ -12,5 +12,5 @@ def recorded(algorithm, problem, network, *, iterations, **options):
         iterations=iterations,
         transcript=True,
         engine="agents",
-        **{"accept_exposure": ("sums",)} | options,
+        **{"accept_exposure": ("sums", "curvature")} | options,
     )

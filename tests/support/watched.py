@@ -35,7 +35,7 @@ def watched_run(algorithm, problem, network, *, iterations, inner=None, **option
     watched = Watched(np.cumsum(lengths), inner)
     run = hg.run(
         algorithm, problem, network, iterations=iterations, engine="agents", progress=False,
-        tamper=watched, **options,
+        tamper=watched, accept_exposure=hg.theory.WEAKNESSES, **options,
     )  # fmt: skip
     return run, watched.jumps
 

@@ -7,7 +7,7 @@ here depends on anything but the operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +24,23 @@ def is_finite(vector: Vector) -> bool:
     return bool(np.isfinite(vector).all())
 
 
-def total(vectors: Sequence[Vector]) -> Vector:
+def total(vectors: Iterable[Vector]) -> Vector:
     """The sum from the first to the last; none of them is changed."""
-    if len(vectors) == 1:
-        return vectors[0]
-    found = vectors[0] + vectors[1]
-    for vector in vectors[2:]:
+    every = iter(vectors)
+    found = next(every)
+    for vector in every:
+        found = found + vector
+        break
+    for vector in every:  # `found` is new, so no further memory is needed
         found += vector
     return found
 
 
 def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> Vector:
     """Σ_n w_n v_n from the first to the last; one vector of weight 1 is given as it is."""
-    terms = [v if w == 1.0 else w * v for w, v in zip(weights, vectors, strict=True) if w]
-    return total(terms) if terms else np.zeros_like(vectors[0])
+    if not any(weights):
+        return np.zeros_like(vectors[0])
+    return total(v if w == 1.0 else w * v for w, v in zip(weights, vectors, strict=True) if w)
 
 
 def divide(
@@ -49,6 +52,6 @@ def divide(
     """
     messages = [combine(row, vectors) for row in weights]
     rest = total(vectors)
-    for message in messages:
-        rest = rest - message
+    for n, message in enumerate(messages):
+        rest = np.subtract(rest, message, out=rest if n else None)  # a vector of the step stays
     return messages, rest

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hushgrad.agent.local import Local, local_agents
 from hushgrad.agent.masking import agent_masks, mask_sizes
 from hushgrad.agent.single import SingleAgent
-from hushgrad.agent.stages import within_stage
+from hushgrad.agent.stages import is_about_start, within_stage
 from hushgrad.algorithms.base import Private, Stepping
 from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.errors import PrivacyError
@@ -79,7 +79,7 @@ def trace_of(run: Run, row: int) -> Floats:
 
 def masks(run: Run, row: int) -> list[Mask] | None:
     """What each agent's objective was masked with, if it was."""
-    return agent_masks(
+    found = agent_masks(
         run.algorithm,
         run.network,
         run.problem.dim,
@@ -88,6 +88,17 @@ def masks(run: Run, row: int) -> list[Mask] | None:
         stage=run.stage,
         scale=_scale(run, row),
     )
+    return None if found is None else [_about_zero(run, row, i, m) for i, m in enumerate(found)]
+
+
+def _about_zero(run: Run, row: int, i: int, mask: Mask) -> Mask:
+    """The mask of q_i; some stages mask the gradient at their start instead (`is_about_start`)."""
+    problem = run.config.get("whole", run).problem
+    if mask.Q is None or not run.config["stages"]:
+        return mask
+    if not is_about_start(run.algorithm, is_quadratic=problem.is_quadratic):
+        return mask
+    return Mask(mask.c - mask.Q @ trace_of(run, row)[0, i], mask.Q)
 
 
 def _scale(run: Run, row: int) -> float | None:
@@ -109,7 +120,7 @@ def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
             pair = pair_keys(key, [min(i, partner)], [max(i, partner)])
             share = sizes.share(pair_words(pair, sizes.n_words))[:, 0, 0]
             parts.append(Mask(*sizes.parts(share if partner < i else -share)))
-        found[partner] = Mask(parts[0].c, parts[-1].Q)
+        found[partner] = _about_zero(run, row, partner, Mask(parts[0].c, parts[-1].Q))
     return found
 
 

@@ -78,7 +78,7 @@ def test_processes_of_the_recommended_design_run_in_stages(tmp_path):
     table = {
         "name": "PDGNDS", "design": "recommended", "stepsize": {"kind": "constant", "value": value}
     }  # fmt: skip
-    options = {"iterations": 700, "record_every": 7, "accept_exposure": ["sums"]}
+    options = {"iterations": 700, "record_every": 7, "accept_exposure": ["sums", "curvature"]}
     got = run(tmp_path, table, network, problem, **options)
     check_same(got, simulated(table, network, problem, **options))
     assert len(got.config["stages"]) == 6

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +100,6 @@ class JumpWatch:
 
     def _watched(self, n: int) -> np.ndarray:
         if n not in self._entries:
-            chosen = np.random.default_rng().choice(n, MOST, replace=False)
-            self._entries[n] = np.sort(chosen)
+            # numpy.random would add five megabytes to an agent
+            self._entries[n] = np.array(sorted(SystemRandom().sample(range(n), MOST)))
         return self._entries[n]

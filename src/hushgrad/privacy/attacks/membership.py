@@ -133,16 +133,27 @@ def _stage(view: Knowledge, target: int, s: int) -> _StageEvidence | None:
         if other is not None:
             found[i] = other
     at = [honest.index(i) for i in found]
-    # a curvature that is fixed tells H̃ once: later stages have the linear part alone
-    new = np.ones(view.dim + 1)
-    if s and isinstance(view.algorithm, Private) and view.algorithm.curvature == "fixed":
-        new[:-1] = 0.0
+
+    def as_masked(statistics: Floats) -> Floats:
+        """(…, d, d + 1) [H | q] as the agents masked them.
+
+        With a fixed curvature the linear part is the gradient at the start of the stage, and H̃ is
+        told once: later stages have the linear part alone.
+        """
+        if not isinstance(view.algorithm, Private) or view.algorithm.curvature != "fixed":
+            return statistics
+        made = statistics.copy()
+        if view.start is not None:
+            made[..., -1] += made[..., :-1] @ view.start
+        made[..., :-1] *= s == 0
+        return made
+
     return _StageEvidence(
         target,
         ShareSizes.of(view),
-        view.suspects[target].rows * new,
-        {i: y * new for i, y in found.items()},
-        {i: view.suspects[i].objective * new for i in found},
+        as_masked(view.suspects[target].rows),
+        {i: as_masked(y) for i, y in found.items()},
+        {i: as_masked(view.suspects[i].objective) for i in found},
         L[np.ix_(at, at)],
         len(found) == len(near),
     )
