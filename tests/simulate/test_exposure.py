@@ -113,6 +113,50 @@ def test_rows_that_a_problem_does_not_tell_are_no_reason_to_refuse_but_to_warn()
     assert told(recommended(problem), problem, accept_exposure=["sums"])[0] == []
 
 
+def test_a_row_much_longer_than_the_others_is_refused():
+    """3 % of Σ ‖x‖²: 33 effective rows of each agent with 250."""
+    X = np.tile([[1.0, 0.0], [0.0, 1.0]], (125, 1))
+    y = np.tile([1.0, 1.0, -1.0, -1.0, 1.0], 50)
+    problem = hg.problems.logistic([0.1 * X] * 6, [y] * 6)
+    algorithm = recommended(problem, stages=3)
+    assert told(algorithm, problem, iterations=60)[0] == []
+    long = X.copy()
+    long[7] *= np.sqrt(0.03 * 249 / 0.97)
+    problem = hg.problems.logistic([0.1 * long, *[0.1 * X] * 5], [y] * 6)
+    alone = recommended(problem, stages=3, masks=hg.masks.zero_sum(honest=1))
+    with pytest.raises(PrivacyError, match=r"15 numbers about 33\.33 effective honest rows"):
+        told(alone, problem, iterations=60)
+
+
+def test_a_start_of_a_stage_that_few_rows_dominate_ends_the_run_by_name():
+    problem = logistic([80] * 6)
+    algorithm = recommended(problem, stages=2)  # 10 numbers, 50 effective rows
+
+    def tamper(k, sender, receiver, payload):
+        return tuple(part + 1e6 for part in payload) if (k, sender) == (12, 1) else payload
+
+    assert told(algorithm, problem)[0] == []
+    with pytest.raises(PrivacyError) as refused:
+        told(algorithm, problem, tamper=tamper)
+    said = str(refused.value)
+    assert "dominate the sums of stage 2 of 2" in said
+    assert "reveals 10 numbers and needs 50" in said
+    assert 'accept_exposure = ["sums"]' in said
+    assert told(algorithm, problem, tamper=tamper, accept_exposure=["sums"])[0] == []
+
+
+def test_data_that_separate_end_a_run_with_a_small_penalty_and_not_one_with_a_large_one():
+    rng = np.random.default_rng(0)
+    angle = [rng.uniform(0, 2 * np.pi, size=150) for _ in range(6)]
+    X = [np.column_stack([np.cos(a), np.sin(a)]) for a in angle]
+    y = [np.sign(x[:, 0]) for x in X]
+    large = hg.problems.logistic(X, y, regularisation=500.0)
+    assert told(recommended(large, stages=5), large, iterations=600)[0] == []
+    small = hg.problems.logistic(X, y, regularisation=1e-3)
+    with pytest.raises(PrivacyError, match=r"sums of stage [345] of 5"):
+        told(recommended(small, stages=5), small, iterations=6000)
+
+
 # ---- the other weaknesses
 
 
