@@ -70,8 +70,8 @@ class Case:
     def is_admitted(self):
         """Whether the effective rows of the honest agents are enough, at the start and at θ*."""
         problem = problem_of(self, table(self))
-        starts = np.zeros(self.dim), problem.solution()
         honest = [problem.local_effective(i) for i in range(1, self.n_agents)]
+        starts = np.zeros(self.dim), problem.solution()
         rows = min(sum(effective(theta) for effective in honest) for theta in starts)
         told = hg.theory.Revealed(
             dim=self.dim, stages=self.stages, rows=rows, curvature=self.curvature
@@ -80,7 +80,7 @@ class Case:
 
 
 def admitted_run(seed):
-    """A random case with as few agents as the limit on sums admits, and its run.
+    """A random case with about as few agents as the limit on sums admits, and its run.
 
     The program itself admits the run: it counts at the start of every stage.
     """
@@ -90,13 +90,16 @@ def admitted_run(seed):
         name, kind = rng.choice(DATA), KINDS[seed % len(KINDS)]
         dim, per_agent = int(rng.integers(3, 11)), int(rng.integers(5, 31))
         stages = int(rng.integers(2, 4))
-        for m in range(4, 40):
+        numbers = hg.theory.numbers_revealed(dim, stages, curvature=curvature)
+        fewest = 1 + 2 * numbers / (0.1 * dim * per_agent)  # at most half of the rows are effective
+        for m in range(max(4, int(fewest)), 40, 2):
             case = Case(seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0)
             if m * per_agent > 0.8 * len(population(name)[1]):
                 break  # too few rows are left to compare with: another case
             if case.is_admitted:
-                with suppress(PrivacyError):  # at a stage: one agent more
+                with suppress(PrivacyError):
                     return case, staged_run(case, accept_exposure=())
+                break  # refused at a stage: another case
 
 
 def refused_case(seed):
