@@ -46,10 +46,10 @@ PACKAGES = {
 MODULES = {
     "hushgrad.draws": "SeededDraws Stream agent_keys pair_keys threefry trial_keys uniforms",
     "hushgrad.errors":
-        "AgentError AlgorithmError ConfigError DiameterError DivergedError GraphError "
-        "HushgradError IdentityError InputError JumpError MaskError MissingExtra MixingError "
-        "PeerLostError PrivacyError ProblemError ReplayError RiskWarning StageError StaleCopyError "
-        "StateError StepsizeError StudyError WireError",
+        "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError "
+        "GraphError HushgradError IdentityError InputError JumpError MaskError MissingExtra "
+        "MixingError PeerLostError PrivacyError ProblemError ReplayError RiskWarning StageError "
+        "StaleCopyError StateError StepsizeError StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

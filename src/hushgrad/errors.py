@@ -23,6 +23,7 @@
             ├── DiameterError                   agents that would not stop together
             ├── StageError                      agents that would begin a stage at two points
             ├── JumpError                       a neighbour whose messages jump too often
+            ├── ExposureError                   a stage whose sums would tell single rows
             └── PeerLostError                   a neighbour was absent for too long
 
     UserWarning
@@ -129,6 +130,12 @@ class JumpError(AgentError):
     def __init__(self, message: str, told: str = ""):
         super().__init__(message)
         self.told = told  # to the neighbours: without numbers, which are of one link only
+
+
+class ExposureError(AgentError):
+    """At the start of a stage few rows dominate the sums, which would tell them."""
+
+    told = "a stage would expose its data"  # to the neighbours: without numbers
 
 
 class PeerLostError(AgentError):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from hushgrad.cli import app
 from hushgrad.schema.toml import to_toml
 
-ROWS = [[0.5], [-0.5], [1.0], [-1.0]]
+ROWS = [[0.5], [-0.5]] * 2  # of one length: all are effective
 
 
 def study(rows, **run):
@@ -42,7 +42,7 @@ def test_a_study_whose_sums_reveal_too_much_ends_with_code_2_unless_it_is_accept
     few = study(ROWS)  # two stages, 4 numbers about 8 rows of one entry
     refused = hushgrad(few)
     assert refused.exit_code == 2
-    assert "4 numbers about 8 honest rows of 1 entry, 50 %" in refused.stderr
+    assert "4 numbers about 8 effective honest rows of 1 entry, 50 %" in refused.stderr
     accepted = hushgrad(few, "--accept-exposure", "sums", "--format", "json")
     assert accepted.exit_code == 0, accepted.output
     assert json.loads(accepted.stdout)["warnings"] == []
@@ -50,11 +50,11 @@ def test_a_study_whose_sums_reveal_too_much_ends_with_code_2_unless_it_is_accept
 
 
 def test_an_admitted_study_tells_its_count_once(hushgrad):
-    told = hushgrad(study(ROWS * 5))  # 40 rows in two agents
+    told = hushgrad(study(ROWS * 6))  # 48 rows in two agents
     assert told.exit_code == 0, told.output
-    line = "note: 2 stages reveal 4 numbers about 40 honest rows of 1 entry, 10 %."
+    line = "note: 2 stages reveal 4 numbers about 48 effective honest rows of 1 entry, 8.33 %."
     assert " ".join(told.stderr.split()).count(line) == 1
-    assert "reveal" not in hushgrad(study(ROWS * 5), "--quiet").stderr
+    assert "reveal" not in hushgrad(study(ROWS * 6), "--quiet").stderr
 
 
 @pytest.mark.parametrize("options", [["--accept-exposure", "sum"], []])

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 SEEDS = pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(1, 3), id="few"),
+        pytest.param((4, 9), id="few"),
         pytest.param(range(3, 113), id="many", marks=pytest.mark.slow),
     ],
 )
@@ -26,10 +26,11 @@ SEEDS = pytest.mark.parametrize(
 def test_no_row_of_usual_length_comes_out_of_a_run_that_is_admitted(seeds):
     counts, kinds, found = Counts(), set(), []
     for seed in seeds:
-        case = row_study.admitted_case(seed)
+        case, run = row_study.admitted_run(seed)
         kinds.add((case.kind, case.data))
         long = row_study.LONG * np.sqrt(case.dim)
-        found += [np.linalg.norm(row) / long for row in row_study.attack_admitted(case, counts)]
+        given_away = row_study.attack_admitted(case, run, counts)
+        found += [np.linalg.norm(row) / long for row in given_away]
     print(f"\n{len(seeds)} networks, {len(kinds)} kinds of networks and data\n{counts.table()}")
     print("lengths of rows that sums gave away:", np.round(found, 2))
     for attack in ("Row fit", "Probes"):
@@ -63,7 +64,7 @@ def test_the_sums_of_a_run_that_is_refused_give_rows_away(seeds):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_clipped", [False, True], ids=["as they are", "clipped"])
 def test_how_many_rows_seven_stages_tell(is_clipped):
-    """98 numbers, about 10, 20, 40 and 250 rows of four entries: only the last is admitted."""
+    """98 numbers, about 10, 20, 40 and 250 rows of four entries; 245 effective rows are needed."""
     met = {}
     for n, starts in ((10, 400), (20, 100), (40, 32), (250, 6)):
         found = np.array(

@@ -11,6 +11,7 @@ control rows: rows of the population that are in nobody's data. Whatever they me
 """
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -67,30 +68,38 @@ class Case:
 
     @property
     def is_admitted(self):
-        kind = "majorised" if self.curvature == "fixed" else "newton"
-        try:
-            hg.theory.check_revealed(
-                rows=self.honest_rows, dim=self.dim, stages=self.stages, curvature=kind
-            )
-        except PrivacyError:
-            return False
-        return True
+        """Whether the effective rows of the honest agents are enough, at the start and at θ*."""
+        problem = problem_of(self, table(self))
+        honest = [problem.local_effective(i) for i in range(1, self.n_agents)]
+        starts = np.zeros(self.dim), problem.solution()
+        rows = min(sum(effective(theta) for effective in honest) for theta in starts)
+        told = hg.theory.Revealed(
+            dim=self.dim, stages=self.stages, rows=rows, curvature=self.curvature
+        )
+        return told.objection() is None
 
 
-def admitted_case(seed):
-    """A random case, with as few agents as the limit on sums admits."""
+def admitted_run(seed):
+    """A random case with about as few agents as the limit on sums admits, and its run.
+
+    The program itself admits the run: it counts at the start of every stage.
+    """
     rng = np.random.default_rng([seed, 14])
+    curvature = ("newton", "fixed")[seed // 2 % 2]  # both for rows that are clipped or not
     while True:
         name, kind = rng.choice(DATA), KINDS[seed % len(KINDS)]
         dim, per_agent = int(rng.integers(3, 11)), int(rng.integers(5, 31))
-        curvature = str(rng.choice(["newton", "fixed"]))
         stages = int(rng.integers(2, 4))
-        for m in range(4, 40):
+        numbers = hg.theory.numbers_revealed(dim, stages, curvature=curvature)
+        fewest = 1 + 2 * numbers / (0.1 * dim * per_agent)  # at most half of the rows are effective
+        for m in range(max(4, int(fewest)), 40, 2):
             case = Case(seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0)
             if m * per_agent > 0.8 * len(population(name)[1]):
                 break  # too few rows are left to compare with: another case
             if case.is_admitted:
-                return case
+                with suppress(PrivacyError):
+                    return case, staged_run(case, accept_exposure=())
+                break  # refused at a stage: another case
 
 
 def refused_case(seed):
@@ -136,17 +145,18 @@ def step_of(problem, network):
     return 0.2 * (1 - network.eta) / problem.smoothness()
 
 
-def staged_run(case, *, per_stage=40, tamper=None):
+def staged_run(case, *, per_stage=40, **options):
     problem, network = problem_of(case, table(case)), network_of(case)
     algorithm = hg.PDGNDS(
         stepsize=hg.stepsizes.constant(step_of(problem, network)),
         design="recommended",
         stages=case.stages,
         curvature=case.curvature,
+        masks=hg.masks.zero_sum(honest=case.n_agents - 1),
     )
     grows = sum(2**s if case.curvature == "newton" else s + 1 for s in range(case.stages))
     return recorded(
-        algorithm, problem, network, iterations=per_stage * grows, seed=case.seed, tamper=tamper
+        algorithm, problem, network, iterations=per_stage * grows, seed=case.seed, **options
     )
 
 
@@ -239,7 +249,9 @@ class Counts(Counter):
         self[attack, "control rows met"] += control
 
     def table(self):
-        names = ("runs", "rows attacked", "rows claimed", "rows met", "control rows met")
+        names = (
+            "runs", "runs ended", "rows attacked", "rows claimed", "rows met", "control rows met",
+        )  # fmt: skip
         attacks = dict.fromkeys(attack for attack, _ in self)
         lines = [f"{'attack':28}" + "".join(f"{name:>18}" for name in names)]
         lines += [
@@ -288,17 +300,19 @@ def attack_agent(attack, case, run, adversary, target, name, counts):
     counts.note(name, len(true), len(found), int(hit.sum()), int(luck.sum()))
 
 
-def attack_admitted(case, counts):
-    """All attacks on one case, passive and active; the rows that sums gave away."""
-    assert case.is_admitted
+def attack_admitted(case, run, counts):
+    """All attacks on one admitted run, passive and active; the rows that sums gave away."""
     kind = "clipped" if case.is_clipped else "as they are"
-    run = staged_run(case)
     network, target = run.network, target_of(run.network)
     around = neighbours(network, target)
     attack_agent(FAST, case, run, Curious(around), target, f"Row fit, {kind}", counts)
     found = [attack_sums(case, run, f"Sum fit, {kind}", counts)]
     active = hg.Active(around, size=1.0, at=range(6, int(run.iterations[-1]) - 2, 4))
-    moved = staged_run(case, tamper=active.tamper)
+    try:
+        moved = staged_run(case, tamper=active.tamper, accept_exposure=())
+    except PrivacyError:  # the program ends the run that the neighbours steer
+        counts[f"Probes, {kind}", "runs ended"] += 1
+        return found[0]
     attack_agent(Probes(rows=FAST), case, moved, active, target, f"Probes, {kind}", counts)
     found.append(attack_sums(case, moved, f"Sum fit, active, {kind}", counts))
     return np.concatenate(found)

@@ -170,7 +170,10 @@ def test_names_are_accepted_and_others_refused_with_the_list():
 def test_a_count_goes_through_json():
     count = Revealed(dim=4, stages=7, rows=245)
     assert Revealed.from_json(count.to_json()) == count
-    assert count.summary == "7 stages reveal 98 numbers about 245 honest rows of 4 entries, 10 %"
+    assert (
+        count.summary
+        == "7 stages reveal 98 numbers about 245 effective honest rows of 4 entries, 10 %"
+    )
 
 
 @pytest.mark.parametrize("honest", [0, -1, 1.5, True])

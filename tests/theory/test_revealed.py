@@ -20,8 +20,8 @@ def test_a_share_at_the_limit_is_accepted_and_one_row_less_refused():
         check_revealed(rows=244, dim=4, stages=7)
     told = str(refused.value)
     assert "at most 10 %" in told
-    assert "98 numbers about 244 honest rows" in told
-    assert "Have 245 rows" in told
+    assert "98 numbers about 244 effective honest rows" in told
+    assert "Have 245 effective rows" in told
     assert "reveals 38 numbers" in told
     assert check_revealed(rows=244, dim=4, stages=7, curvature="fixed") < 0.1
     assert check_revealed(rows=10, dim=4, stages=7, limit=3.0) == 98 / 40

@@ -119,7 +119,7 @@ iterations = 20000         # at most
 tolerance = 1e-9           # stop together when everyone is this still
 mixing = "metropolis"
 eta = 0.0                  # of the network, here a triangle; the masks of curvature need it
-honest_rows = 300          # rows that any two honest agents have together, at least
+honest_rows = 1500         # rows that any two honest agents have together, at least
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"

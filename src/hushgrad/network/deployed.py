@@ -25,6 +25,7 @@ from hushgrad.errors import (
     AgentError,
     DiameterError,
     DivergedError,
+    ExposureError,
     JumpError,
     MaskError,
     PeerLostError,
@@ -63,7 +64,9 @@ FAR = 1e100  # an iterate with a larger entry counts as diverged
 # A file in the state directory: the agent has finished, but a neighbour did not within `max_wait`.
 LEFT = "left"
 AGAIN = 10.0  # seconds that an agent with such a file waits at most, when it is started again
-_REFUSALS = (StaleCopyError, ReplayError, MaskError, DiameterError, StageError, JumpError)
+_REFUSALS = (
+    StaleCopyError, ReplayError, MaskError, DiameterError, StageError, JumpError, ExposureError,
+)  # fmt: skip
 GRACE = 2.0  # seconds, once all have finished, for the neighbours to learn that all have
 
 
@@ -218,7 +221,7 @@ class Agent:
                 ) as iterations:
                     async for k in iterations:
                         yield k
-            except JumpError as error:
+            except (JumpError, ExposureError) as error:
                 hub.fail(error)
                 raise
             finally:

@@ -13,13 +13,14 @@ import logging
 
 import numpy as np
 
+from hushgrad.agent.vectors import Vector
 from hushgrad.algorithms.base import Private
-from hushgrad.errors import PrivacyError
+from hushgrad.errors import ExposureError, PrivacyError
 from hushgrad.masks import MOST_QUADRATIC
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.state.journal import BEGUN
-from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
+from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -49,6 +50,22 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
         log.warning("accepted exposure: %s", names, extra={"event": "exposure"})
 
 
+def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Vector) -> None:
+    """Refuse to enter a later stage whose start lets few of the agent's rows dominate the sums.
+
+    The start comes from agent 0, and any participant can steer it. An objective that does not know
+    its rows cannot be judged.
+    """
+    if objective.effective is None or "sums" in config.accept_exposure:
+        return
+    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+    rows = _honest_rows(config, setting, objective, objective.effective(start))
+    told = count_revealed(setting, rows)
+    objection = told and rows is not None and told.stage_objection(stage, rows)
+    if objection:
+        raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
+
+
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
     algorithm, sizes = run.algorithm, None
@@ -67,20 +84,32 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
 
 def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | None) -> OwnNumbers:
     """This agent's numbers; without an objective, those that the file tells."""
-    curvature = gradient = rows = None
-    if objective is not None:
-        rows = objective.n_rows
-        if setting.masks is not None:
-            curvature, gradient = _sizes(config.run, setting, objective)
-    declared = config.run.honest_rows
-    counts = [n for n in (rows, None if setting.masks is None else declared) if n is not None]
+    curvature = gradient = None
+    by_length = None if objective is None else objective.effective_lengths
+    if objective is not None and setting.masks is not None:
+        curvature, gradient = _sizes(config.run, setting, objective)
     return OwnNumbers(
         number=config.number,
         neighbours=[neighbour.number for neighbour in config.neighbours],
         curvature=curvature,
         gradient=gradient,
-        rows=max(counts, default=None),
+        rows=_honest_rows(config, setting, objective, by_length),
     )
+
+
+def _honest_rows(
+    config: AgentConfig, setting: Setting, objective: Objective | None, effective: float | None
+) -> float | None:
+    """The effective rows of the smallest honest component, as far as this agent can tell.
+
+    They are its own, or the declared rows if these are more: the same part of them as of its own
+    rows counts as effective.
+    """
+    declared = None if setting.masks is None else config.run.honest_rows
+    if objective is None or objective.n_rows is None or effective is None:
+        return declared
+    part = effective / objective.n_rows if objective.n_rows else 0.0
+    return max(effective, (declared or 0) * part)
 
 
 def _sizes(

@@ -29,6 +29,7 @@ from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
 from hushgrad.network.agreement import Agreement, agree
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
+from hushgrad.network.exposure import check_stage
 from hushgrad.network.introduction import draws_of, introduce, local_agent
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
@@ -131,6 +132,8 @@ class Stages:
             config = self.config
             if self.agreement.lacks_key:
                 raise _no_key(config)
+            if stage:
+                check_stage(config, self._objective, stage, start)
             try:
                 masked = self._masked(stage, start, own)
             except AlgorithmError as error:

@@ -21,7 +21,7 @@ def row_places(data: Any) -> NDArray[np.int64] | None:
         return None
     named = cast("dict[str, Any]", data)
     if {"X", "y", "weight", "penalty"} <= named.keys():
-        return np.flatnonzero(np.asarray(named["weight"]) > 0)
+        return np.flatnonzero(np.broadcast_to(named["weight"], len(named["X"])) > 0)
     if {"M", "z", "sigma"} <= named.keys():
         return np.flatnonzero(np.asarray(named["M"]).any(axis=1))
     return None

@@ -7,6 +7,8 @@ sends nothing.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.problems.row_places import count_rows
+from hushgrad.problems.effective import effective_lengths
 from hushgrad.theory.exposure import (
     OwnNumbers,
     Setting,
@@ -31,6 +33,14 @@ MOST_GRADIENTS = 1000  # agents whose gradients are evaluated for the judgement
 type Floats = NDArray[np.float64]
 
 
+class Judged(NamedTuple):
+    """The judgement of a run that is not refused."""
+
+    warnings: list[str]  # of weaknesses that are not accepted
+    revealed: Revealed | None = None  # what the stages reveal; None without stages
+    limited: Revealed | None = None  # the same if every later stage must keep the limit
+
+
 def judge_run(
     algorithm: Algorithm,
     problem: Problem,
@@ -40,8 +50,8 @@ def judge_run(
     trial: int,
     x0: Floats,
     accepted: object = (),
-) -> tuple[list[str], Revealed | None]:
-    """Warnings about weaknesses that are not accepted, and the count of what stages reveal.
+) -> Judged:
+    """Judge a run before it starts.
 
     stages    that really run; 0: none
     trial     the trial whose data count
@@ -51,7 +61,7 @@ def judge_run(
     """
     names = check_accepted(accepted)
     if not isinstance(algorithm, Private):
-        return [], None
+        return Judged([])
     setting = Setting(
         algorithm=algorithm,
         n_agents=network.n_agents,
@@ -64,7 +74,7 @@ def judge_run(
     rows = honest_rows(setting, problem, only) if stages else None
     told = count_revealed(setting, rows)
     if setting.masks is None or network.n_agents == 1:
-        return [], told
+        return Judged([], told)
     largest = _largest_gradient(setting, problem, only, x0)
     found = {
         weakness.name: weakness
@@ -83,16 +93,40 @@ def judge_run(
     }
     if "sums" in found and rows is not None:
         raise PrivacyError(_with_way(found["sums"]))
-    return [_with_way(weakness) for weakness in found.values()], told
+    is_limited = rows is not None and "sums" not in names
+    return Judged(
+        [_with_way(weakness) for weakness in found.values()], told, told if is_limited else None
+    )
+
+
+def check_stage(
+    limited: Revealed,
+    algorithm: Private,
+    problem: Problem,
+    trials: NDArray[np.int64],
+    starts: Floats,
+    stage: int,
+) -> None:
+    """Refuse a stage if few rows dominate its sums at the start of a trial, starts (trials, d)."""
+    assert algorithm.masking is not None
+    for trial, theta in zip(trials.tolist(), starts, strict=True):
+        only = None if problem.n_trials is None else trial
+        every = [problem.local_effective(i, only) for i in range(problem.n_agents)]
+        counts = sorted(effective(theta) for effective in every if effective is not None)
+        if len(counts) < len(every):
+            return  # nobody knows the rows
+        objection = limited.stage_objection(stage, sum(counts[: algorithm.masking.honest]))
+        if objection is not None:
+            raise PrivacyError(objection[0].upper() + objection[1:])
 
 
 def _with_way(weakness: Weakness) -> str:
     return f'{weakness.text} To accept this, say accept_exposure=["{weakness.name}"].'
 
 
-def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> int | None:
-    """The rows of the smallest honest component; None where the problem's data are no rows."""
-    counts = [count_rows(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
+def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> float | None:
+    """The effective rows of the smallest honest component, by length; None: data are no rows."""
+    counts = [effective_lengths(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
     known = sorted(n for n in counts if n is not None)
     if len(known) < len(counts):
         return None

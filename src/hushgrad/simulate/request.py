@@ -18,6 +18,7 @@ from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.transcript import Channel
+from hushgrad.theory.revealed import Revealed
 
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
@@ -45,6 +46,7 @@ class RunRequest:
     checkpoint: Checkpoint
     tamper: Tamper | None = None  # only agents alone can send other messages than their step's
     stage: int = 0  # every stage has draws of its own
+    limited: Revealed | None = None  # the limit of sums that later stages keep; None: no limit
 
 
 @dataclass(frozen=True)

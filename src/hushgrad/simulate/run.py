@@ -78,8 +78,8 @@ def run(
                    an agent that breaks the protocol would; needs engine="agents"
     accept_exposure
                    names of weaknesses (`hg.theory.WEAKNESSES`) that the user accepts: a run in
-                   stages whose sums reveal too much is refused without "sums", and other names
-                   silence warnings
+                   stages whose sums reveal too much is refused without "sums", before it starts
+                   or at the start of a stage; other names silence warnings
     """
     _check_parts(algorithm, problem, network)
     n_iterations = _whole("iterations", iterations, 1)
@@ -120,7 +120,7 @@ def run(
             "be models at one point, but x0 differs between agents. Give all agents the same x0."
         )
     lengths = _stages(algorithm, n_iterations, stages)
-    exposed, revealed = judge_run(
+    exposed, revealed, limited = judge_run(
         algorithm, problem, network,
         stages=len(lengths), trial=int(numbers[0]), x0=start[0], accepted=accept_exposure,
     )  # fmt: skip
@@ -144,6 +144,7 @@ def run(
             samples=samples,
             metrics=dict(metrics or {}),
             recording=Recording(len(numbers), n_iterations) if transcript else None,
+            limited=limited,
             tick=bar.tick,
             checkpoint=Checkpoint(
                 None if checkpoint is None else Path(checkpoint),

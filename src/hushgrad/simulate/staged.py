@@ -30,6 +30,7 @@ from hushgrad.problems import Problem
 from hushgrad.problems.models import model_gradient, model_hessian, model_value
 from hushgrad.problems.rows import Grids
 from hushgrad.simulate.checkpoint import Checkpoint
+from hushgrad.simulate.exposure import check_stage
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import Metric, Outcome, RunRequest, Tamper
 from hushgrad.simulate.result import Traffic
@@ -55,6 +56,11 @@ def simulate_stages(
         if s:  # all agents make their models at one point
             x = np.broadcast_to(x[:, LEADER : LEADER + 1], x.shape)
         held = np.where(alive[:, None, None], x, 0.0)  # a trial that has diverged runs on at 0
+        if s and request.limited is not None:
+            starts = held[alive, LEADER]
+            check_stage(
+                request.limited, algorithm, request.problem, request.trials[alive], starts, s
+            )
         if scale is None:
             every = statistics(request.problem, algorithm, request.trials, held, before)
             scale = covering(every, held, float(algorithm.schedule.base(1.0)))

@@ -102,7 +102,7 @@ class OwnNumbers:
     neighbours: Collection[int]  # their numbers
     curvature: float | None = None  # a bound of ‖H_i‖; None: not known
     gradient: float | None = None  # the largest entry of g_i(x⁰) and q_i; None: not known
-    rows: int | None = None  # of the smallest honest component, at least; None: not known
+    rows: float | None = None  # effective ones of the smallest honest component; None: not known
 
 
 def weaknesses(setting: Setting, own: OwnNumbers) -> tuple[Weakness, ...]:
@@ -128,8 +128,8 @@ def check_accepted(names: object) -> frozenset[str]:
     return frozenset(str(name) for name in given or ())
 
 
-def count_revealed(setting: Setting, rows: int | None) -> Revealed | None:
-    """The count of what the stages reveal about the honest rows; None without stages."""
+def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
+    """The count of what stages reveal about the effective honest rows; None without stages."""
     if not setting.stages:
         return None
     return Revealed(

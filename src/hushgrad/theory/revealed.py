@@ -10,13 +10,18 @@ per stage. A staged run counts the numbers with these functions and refuses past
 For a quadratic objective one stage reveals everything. Σ H_i and Σ q_i fix rows only up to a
 rotation, so there is no limit, except for a component with a single row: the row is then known up
 to its sign.
+
+Rows are effective rows (problems/effective.py): a few rows that dominate the sums can be told apart
+from the others. The count is made before the run, with the lengths of rows. At the start of every
+later stage, which a participant can steer, an agent counts again (`stage_objection`).
 """
 
 from __future__ import annotations
 
 import math
+import numbers as number_types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from hushgrad.errors import PrivacyError
@@ -33,7 +38,7 @@ class Revealed:
 
     dim: int
     stages: int  # that really run
-    rows: int | None  # of the component, all its agents together; None: not known
+    rows: float | None  # effective ones, of all agents of the component; None: not known
     curvature: Curvature = "newton"
     is_quadratic: bool = False  # all f_i are: every stage reveals the same numbers
 
@@ -55,7 +60,7 @@ class Revealed:
             return f"{reveal} honest rows whose number is not known"
         share = "" if self.share is None else f", {100 * self.share:.3g} %"
         entries = f"{self.dim} entr{'y' if self.dim == 1 else 'ies'}"
-        return f"{reveal} {self.rows} honest rows of {entries}{share}"
+        return f"{reveal} {self.rows:.4g} effective honest rows of {entries}{share}"
 
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""
@@ -65,9 +70,23 @@ class Revealed:
             return None
         rule = (
             f"the sums of a run may reveal at most {100 * limit:.3g} % of the entries of the "
-            f"honest rows, but {self.summary}."
+            f"effective honest rows, but {self.summary}."
         )
         return f"{rule} {_way_out(self, limit)}"
+
+    def stage_objection(self, stage: int, rows: float, limit: float = MOST_SHARE) -> str | None:
+        """The same for the effective rows at the start of a later stage, counted from 0."""
+        here = replace(self, rows=rows)
+        if here.objection(limit) is None:
+            return None
+        needed = 2 if self.is_quadratic else _needed(here, limit)
+        return (
+            f"a few rows dominate the sums of stage {stage + 1} of {self.stages}: at its start "
+            f"{rows:.3g} honest rows are effective, but the run reveals {self.numbers} numbers and "
+            f"needs {needed}. A participant may have steered the start to a long θ, or the data "
+            'separate well. Use a larger regularisation, fewer stages or curvature = "fixed", or '
+            'accept the exposure: accept_exposure = ["sums"].'
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As `run.config` keeps it."""
@@ -91,18 +110,20 @@ def numbers_revealed(dim: int, stages: int, *, curvature: Curvature = "newton") 
     return stages * (matrix + dim) if curvature == "newton" else matrix + stages * dim
 
 
-def share_revealed(*, rows: int, dim: int, stages: int, curvature: Curvature = "newton") -> float:
+def share_revealed(*, rows: float, dim: int, stages: int, curvature: Curvature = "newton") -> float:
     """The numbers revealed, as a share of the rows·dim entries of the component's rows.
 
-    rows    the rows of the smallest honest component that is assumed, all its agents together
+    rows    the effective rows of the smallest honest component that is assumed, all its agents
+            together
     """
-    check_count("rows", rows)
+    if not isinstance(rows, number_types.Real) or not rows > 0:
+        raise PrivacyError(f"rows is a number > 0, but rows = {rows!r}.")
     return numbers_revealed(dim, stages, curvature=curvature) / (rows * dim)
 
 
 def check_revealed(
     *,
-    rows: int,
+    rows: float,
     dim: int,
     stages: int,
     curvature: Curvature = "newton",
@@ -122,21 +143,26 @@ def check_revealed(
 
 def _way_out(told: Revealed, limit: float) -> str:
     """What would bring the share below the limit."""
-    needed = math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
+    needed = _needed(told, limit)
     if told.rows is None:
         return f"Declare honest_rows in [run] of the agents' files; {needed} or more are enough."
-    rows = f"Have {needed} rows or more in the smallest honest component"
+    rows = f"Have {needed} effective rows or more in the smallest honest component (clip long rows)"
     if told.curvature == "fixed" or told.stages == 1:
         return f"{rows}, or use fewer stages." if told.stages > 1 else f"{rows}."
     fewer = numbers_revealed(told.dim, told.stages, curvature="fixed")
     return f'{rows}, use fewer stages, or use curvature="fixed", which reveals {fewer} numbers.'
 
 
+def _needed(told: Revealed, limit: float) -> float:
+    """The effective rows with which the share is at the limit."""
+    return math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
+
+
 def _single(told: Revealed) -> str:
     return (
         "the sum of honest statistics hides rows only if it has at least two, but the smallest "
-        f"honest component has {told.rows}: the sum tells a single row up to its sign. Have more "
-        "rows in every pair of agents."
+        f"honest component has {told.rows:.3g} effective rows: the sum tells a single row up to "
+        "its sign. Have more rows in every pair of agents, and clip long rows."
     )
 
 

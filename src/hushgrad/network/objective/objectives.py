@@ -30,6 +30,7 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
+from hushgrad.problems.effective import effective_lengths, effective_of
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
@@ -102,6 +103,8 @@ class Objective:
     majorised: Curve | None = None  # a bound of all Hessians
     n_rows: int | None = None  # n_i; None: the data are no rows, or nobody told
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
+    effective_lengths: float | None = None  # the effective rows by length; None as n_rows
+    effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
 
@@ -176,16 +179,21 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
     largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
-    by_rows = _bound(loss.rows, held)
     # the data of `objective` may have R in place of the rows
-    return replace(objective, n_rows=len(y), rows=by_rows, largest_row=largest)
+    return replace(_with_rows(objective, loss.rows, held), n_rows=len(y), largest_row=largest)
 
 
-def _bound(rows: Any, data: Any) -> Rows | None:
-    """The sum over the rows of this agent's data."""
-    if rows is None:
-        return None
-    return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
+def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
+    """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
+    lengths, effective = effective_lengths(data), effective_of(rows)
+    return replace(
+        objective,
+        rows=None
+        if rows is None
+        else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
+        effective_lengths=lengths,
+        effective=None if effective is None else lambda theta: effective(theta, data),
+    )
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
@@ -260,7 +268,7 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
         objective = _checked(
             dim, lambda theta: function(theta, data), spec.function, newton, majorised, data
         )
-        return replace(objective, rows=_bound(rows, data))
+        return _with_rows(objective, rows, data)
     from hushgrad.problems import autodiff
 
     try:
@@ -273,7 +281,7 @@ def _from_function(spec: ObjectiveSpec, dim: int) -> Objective:
         newton = safeguarded(autodiff.hessian_of(slope))
     describe = f"∇ of {spec.function}" if is_loss else spec.function
     objective = _checked(dim, lambda theta: derived(theta, held), describe, newton, majorised, data)
-    return replace(objective, rows=_bound(rows, data))
+    return _with_rows(objective, rows, data)
 
 
 def _with_data(spec: ObjectiveSpec, key: str, reference: str) -> Callable[[Any, Any], Any]:

@@ -33,7 +33,7 @@ class Status(enum.StrEnum):
     CONVERGED = "converged"  # all agents moved less than the tolerance
     STOPPED = "stopped"  # a user ended the agent; the run can be resumed
     PEER_LOST = "peer lost"  # a neighbour stayed away; the run can be resumed
-    REFUSED = "refused"  # the agent would send two messages for one round, or end at a wrong θ
+    REFUSED = "refused"  # going on would end at a wrong θ, or tell what must stay secret
     DIVERGED = "diverged"  # the iterates left the finite numbers
     FAILED = "failed"  # anything else
 

@@ -26,10 +26,11 @@ OTHER_END = "other end"
 MASKS = "masks"
 STAGE = "stage"
 JUMP = "jump"
+EXPOSURE = "exposure"
 REASONS = frozenset({
     "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
     "dimension", "not finite", OTHER_END, MASKS, STAGE,
-    JUMP,
+    JUMP, EXPOSURE,
 })  # fmt: skip
 
 MIRROR = {"both": "both", "in": "out", "out": "in"}  # the direction of a link, as the peer sees it

@@ -17,6 +17,7 @@ from hushgrad.agent.weights import Row
 from hushgrad.errors import (
     AgentError,
     DiameterError,
+    ExposureError,
     JumpError,
     MaskError,
     StageError,
@@ -28,6 +29,7 @@ from hushgrad.network.protocol.announcements import Announcements, encode_announ
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, FrameKind
 from hushgrad.network.protocol.hello import (
+    EXPOSURE,
     JUMP,
     MASKS,
     OTHER_END,
@@ -51,6 +53,7 @@ LINGER = 2.0  # seconds: a neighbour that starts now should learn why the run is
 # failures of which all neighbours are told, and the reasons that a REJECT gives for them
 _FOR_ALL: Mapping[type, str] = {
     MaskError: MASKS, DiameterError: OTHER_END, StageError: STAGE, JumpError: JUMP,
+    ExposureError: EXPOSURE,
 }  # fmt: skip
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 
@@ -186,7 +189,7 @@ class Hub:
     def _tell_failure(self, j: int) -> None:
         """Tell a peer why the run is over here."""
         error = self.failure
-        text = error.told if isinstance(error, JumpError) else str(error)
+        text = error.told if isinstance(error, JumpError | ExposureError) else str(error)
         body = encode_reject(_FOR_ALL[type(error)], text)
         self._links[j].send(wire.encode(FrameKind.REJECT, body))
         self._untold.discard(j)

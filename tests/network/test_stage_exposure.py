@@ -1,0 +1,119 @@
+"""At the start of a stage that few rows dominate, an agent sends nothing and ends by name."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hushgrad as hg
+from hushgrad.network.deployed import Agent
+from hushgrad.network.local.setup import function_of
+from hushgrad.network.objective.objectives import ObjectiveSpec, load_objective
+from hushgrad.network.objective.pytree_file import write_data
+from hushgrad.network.ops.result import Status
+from hushgrad.network.state.stages import read_stages
+from hushgrad.network.transport.in_memory import InMemoryTransport
+from hushgrad.theory import WEAKNESSES
+from support import agent_network
+
+NETWORK = hg.Network(hg.graphs.complete(3))
+ROWS, ITERATIONS = 80, 120  # 2 stages tell 10 numbers: 50 effective rows are needed
+FAR = 1e5 * np.array([0.6, 0.8])
+
+
+def clinics():
+    """Rows of one length, and a penalty that keeps all of them near the boundary."""
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(ROWS, 2)) for _ in range(3)]
+    y = [np.sign(x[:, 0] + rng.normal(size=ROWS)) for x in X]
+    X = [0.1 * x / np.linalg.norm(x, axis=1, keepdims=True) for x in X]
+    return hg.problems.logistic(X, y)
+
+
+PROBLEM = clinics()
+ALGORITHM = hg.PDGNDS(
+    stepsize=hg.stepsizes.constant(0.2 / PROBLEM.smoothness()), design="recommended", stages=2
+)
+
+
+def network(directory, accepted=()):
+    """The configurations; the agents accept all weaknesses but `sums`, and `accepted`."""
+    names = frozenset(WEAKNESSES) - {"sums"} | set(accepted)
+    made = agent_network.configs(
+        directory, ALGORITHM, NETWORK, dim=2, iterations=ITERATIONS, seed=1, eta=NETWORK.eta,
+        tls=False, max_wait=1.0, max_jumps=None, accept_exposure=names,
+    )  # fmt: skip
+    given = {key: value for key, value in function_of(PROBLEM).items() if key != "data"}
+    for j in range(3):
+        write_data(directory / f"data-{j}.npz", PROBLEM.agent_data(j))
+    specs = [
+        ObjectiveSpec(kind="function", n_agents=3, file=directory / f"data-{j}.npz", **given)
+        for j in range(3)
+    ]
+    return [
+        replace(c, objective=spec, run=replace(c.run, stages=2))
+        for c, spec in zip(made, specs, strict=True)
+    ]
+
+
+def ends(configs, liar=None):
+    """The results; the liar pretends to have data whose optimum is far away."""
+    everyone, L = {}, PROBLEM.smoothness()
+    lie = {"gradient": lambda x: L * (x - FAR), "hessian": lambda x: L * np.eye(2)}
+    if liar is not None:  # its rows are not known, and it accepts anything
+        configs[liar] = replace(configs[liar], accept_exposure=frozenset(WEAKNESSES))
+    agents = [
+        Agent(
+            c, transport=InMemoryTransport(c.name, everyone), **(lie if j == liar else {})
+        )
+        for j, c in enumerate(configs)
+    ]  # fmt: skip
+    return agents, asyncio.run(agent_network.ends(agents))
+
+
+def test_an_honest_run_passes_all_its_stages(tmp_path):
+    _, results = ends(network(tmp_path))
+    assert [r.status for r in results] == [Status.DONE] * 3
+
+
+@pytest.mark.parametrize("liar", [0, 2])
+def test_a_steered_start_ends_the_run_by_name_and_nothing_of_the_stage_is_sent(
+    tmp_path, liar, caplog
+):
+    configs = network(tmp_path)
+    agents, results = ends(configs, liar)
+    first = configs[0].run.lengths[0]
+    honest = [j for j in range(3) if j != liar]
+    assert np.linalg.norm(agents[liar].x) > 1e4  # the start was steered indeed
+    refused = [j for j in honest if results[j].status is Status.REFUSED]
+    assert refused == (honest if liar == 0 else [0])  # agent 0 does not even tell the start
+    for j in refused:
+        assert results[j].exit_code == 4
+        assert "dominate the sums of stage 2 of 2" in results[j].detail
+        assert "10 numbers and needs 50" in results[j].detail
+        assert 'accept_exposure = ["sums"]' in results[j].detail
+        assert set(read_stages(configs[j].state)) == {0}  # no statistic was made
+    for result in results:
+        assert result.iterations == first  # nobody got a message of the second stage
+    assert results[liar].status is Status.PEER_LOST
+    told = [r.getMessage() for r in caplog.records if "refuses this agent" in r.getMessage()]
+    assert told
+    assert all(line.endswith("a stage would expose its data") for line in told)
+    if liar:
+        return
+    # accepted by name, the run goes on from where it stood
+    accepting = [replace(c, accept_exposure=frozenset(WEAKNESSES), max_wait=20.0) for c in configs]
+    _, results = ends(accepting, liar)
+    assert [r.status for r in results] == [Status.DONE] * 3
+    assert {r.incarnation for r in results} == {2}
+
+
+def test_an_agent_knows_its_effective_rows_and_those_of_a_function_cannot_be_counted(tmp_path):
+    objective = load_objective(network(tmp_path)[0].objective, 2)
+    assert objective.effective is not None
+    assert objective.effective_lengths == pytest.approx(ROWS)
+    assert objective.effective(np.zeros(2)) == pytest.approx(ROWS)
+    assert objective.effective(FAR) < 10
+    unknown = load_objective(lambda x: x, 2)
+    assert (unknown.effective, unknown.effective_lengths) == (None, None)
