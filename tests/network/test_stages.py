@@ -293,7 +293,9 @@ def test_killed_at_the_first_round_of_every_stage_the_bits_are_the_same(
     assert len(calls) == 4 * calm[2]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_killed_at_random_the_bits_are_the_same(tmp_path, calm, monkeypatch, seed):
     rng = random.Random(seed)
     for name in ("begin", "append"):

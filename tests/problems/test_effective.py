@@ -1,11 +1,13 @@
 """Effective rows: all of equal rows, one of a row that dominates, and finite at any θ."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 import hushgrad as hg
 from hushgrad.problems import losses
-from hushgrad.problems.effective import effective_lengths, effective_of
+from hushgrad.problems.effective import effective_lengths, effective_of, least_effective
 
 LOSSES = {"ridge": losses.SQUARES, "logistic": losses.LOGISTIC, "huber": losses.HUBER}
 kinds = pytest.mark.parametrize("kind", LOSSES)
@@ -20,17 +22,17 @@ def data_of(X, y=None):
 def count(kind, theta, data):
     effective = effective_of(LOSSES[kind].rows)
     assert effective is not None
-    return effective(np.asarray(theta, np.float64), data)
+    return effective(np.asarray(theta, np.float64), data).effective
 
 
 @kinds
 def test_equal_rows_all_count_and_rows_of_padding_do_not(kind):
     data = data_of(np.tile([0.3, -0.4], (7, 1)))
     for theta in ([0.0, 0.0], [1.0, 2.0]):
-        assert count(kind, theta, data) == 7.0
-    assert effective_lengths(data) == 7.0
+        assert count(kind, theta, data) == pytest.approx(7.0)
+    assert effective_lengths(data).effective == pytest.approx(7.0)
     data["weight"][4:] = 0.0
-    assert count(kind, [1.0, 2.0], data) == effective_lengths(data) == 4.0
+    assert count(kind, [1.0, 2.0], data) == effective_lengths(data).effective == pytest.approx(4.0)
 
 
 @kinds
@@ -90,3 +92,27 @@ def test_a_loss_that_is_not_built_in_has_no_count():
     assert effective_of(lambda *given: given) is None
     assert effective_lengths(np.ones((3, 2))) is None
     assert hg.problems.rendezvous(n_agents=3).local_effective(0) is None
+
+
+@pytest.mark.parametrize("honest", [1, 2, 3, 5])
+def test_of_several_agents_the_rows_of_all_are_compared(honest):
+    """Against every choice of agents, whose rows are put together."""
+    rng = np.random.default_rng(honest)
+    for _ in range(20):
+        every = [
+            data_of(rng.normal(size=(rng.integers(1, 8), 2)) * 10.0 ** rng.uniform(-1, 1))
+            for _ in range(5)
+        ]
+        together = [
+            effective_lengths(data_of(np.vstack([data["X"] for data in some]))).effective
+            for some in combinations(every, honest)
+        ]
+        found = least_effective([effective_lengths(data) for data in every], honest)
+        assert found == pytest.approx(min(together))
+
+
+def test_agents_whose_rows_weigh_nothing_leave_no_effective_row():
+    weights = effective_lengths(data_of(np.ones((4, 2))))
+    nothing = effective_lengths(data_of(np.zeros((4, 2))))
+    assert least_effective([weights, weights], 2) == pytest.approx(8.0)
+    assert least_effective([weights, nothing], 2) == 0.0

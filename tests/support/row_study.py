@@ -26,6 +26,7 @@ from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.sum_model import HonestSums, fit_sums
 from hushgrad.privacy.row_matching import off
 from hushgrad.privacy.stages import stage_runs
+from hushgrad.problems.effective import least_effective
 from support.private_runs import recorded
 
 DATA = ("cancer", "digits", "diabetes")
@@ -72,7 +73,10 @@ class Case:
         problem = problem_of(self, table(self))
         honest = [problem.local_effective(i) for i in range(1, self.n_agents)]
         starts = np.zeros(self.dim), problem.solution()
-        rows = min(sum(effective(theta) for effective in honest) for theta in starts)
+        rows = min(
+            least_effective([effective(theta) for effective in honest], len(honest))
+            for theta in starts
+        )
         told = hg.theory.Revealed(
             dim=self.dim, stages=self.stages, rows=rows, curvature=self.curvature
         )

@@ -8,12 +8,15 @@ Equal rows give n_eff = n, and one row that dominates gives 1. ℓ'' is 1 for sq
 logistic, and for Huber 1 up to delta and 0 beyond. The judgement of exposure counts effective rows:
 `effective_lengths` at the start of a run, where nobody can steer θ, and n_eff(θ_s) at the
 start of every later stage. Weights are kept as logarithms, since at a long θ all ℓ'' underflow.
+
+Of several agents together a row stands out against the rows of all of them: `least_effective`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +26,58 @@ from hushgrad.problems.row_places import row_places
 from hushgrad.problems.rows import RowSum
 
 type Floats = NDArray[np.float64]
-type Effective = Callable[[Floats, Any], float]  # θ, an agent's data → n_eff(θ)
+type Effective = Callable[[Floats, Any], RowWeights]  # θ, an agent's data → their weights at θ
+
+_MOST = 700.0  # e^700 is a float, and more rows than anybody has
 
 
-def effective_lengths(data: Any) -> float | None:
-    """Σ ‖x_r‖² / max ‖x_r‖² over an agent's rows; None if the data are no rows.
+class RowWeights(NamedTuple):
+    """The weights w_r of an agent's rows."""
+
+    effective: float  # Σ w / max w; 0: no row weighs anything, or a weight is not a number
+    log_largest: float  # ln max w
+
+    @classmethod
+    def of(cls, logs: Floats) -> RowWeights:
+        """Of ln w_r (n,)."""
+        largest = float(np.max(logs, initial=-np.inf))
+        if not math.isfinite(largest):
+            return cls(0.0, -math.inf)
+        return cls(float(np.exp(logs - largest).sum()), largest)
+
+
+def least_effective(every: Sequence[RowWeights], honest: int) -> float:
+    """The fewest effective rows that some `honest` of the agents have together.
+
+    The longest row is at some agent i, and the others are those with the smallest sums Σ w.
+
+    >>> long, short = RowWeights(2.0, math.log(9.0)), RowWeights(6.0, 0.0)
+    >>> round(least_effective([long, short, short], 2), 3)  # (2 · 9 + 6) / 9
+    2.667
+    """
+    if any(weights.effective == 0 for weights in every):
+        return 0.0
+    totals = np.array([w.log_largest + math.log(w.effective) for w in every])
+    smallest = np.argsort(totals, kind="stable")[:honest]
+
+    def together(i: int, own: RowWeights) -> float:
+        others = totals[[j for j in smallest if j != i][: honest - 1]]
+        return own.effective + float(np.exp(np.minimum(others - own.log_largest, _MOST)).sum())
+
+    return min(together(i, own) for i, own in enumerate(every))
+
+
+def effective_lengths(data: Any) -> RowWeights | None:
+    """An agent's rows by ‖x_r‖² alone; None if the data are no rows.
 
     >>> row = {"weight": np.ones(3), "y": np.ones(3), "penalty": 0}
-    >>> effective_lengths(row | {"X": np.array([[1.0], [1.0], [2.0]])})
+    >>> effective_lengths(row | {"X": np.array([[1.0], [1.0], [2.0]])}).effective
     1.5
     """
     places = row_places(data)
     if places is None:
         return None
-    squares = _squared_lengths(np.asarray(data["X" if "X" in data else "M"])[places])
-    largest = float(squares.max(initial=0.0))
-    return float(squares.sum() / largest) if largest else 0.0
+    return RowWeights.of(_log_lengths(np.asarray(data["X" if "X" in data else "M"])[places]))
 
 
 def effective_of(by_rows: RowSum | None) -> Effective | None:
@@ -47,24 +86,21 @@ def effective_of(by_rows: RowSum | None) -> Effective | None:
     if log_second is None:
         return None
 
-    def effective(theta: Floats, data: Any) -> float:
+    def effective(theta: Floats, data: Any) -> RowWeights:
         is_held = np.broadcast_to(data["weight"], len(data["X"])) > 0
         X, y = data["X"][is_held], data["y"][is_held]
         with np.errstate(over="ignore", invalid="ignore"):
             second = log_second(X @ theta, y, float(data.get("delta", 0.0)))
-            with np.errstate(divide="ignore"):  # a row of zeros weighs nothing
-                weights = second + np.log(_squared_lengths(X))
-        # 0 where no row weighs anything, or where a weight is not a number
-        largest = float(np.max(weights, initial=-np.inf))
-        return float(np.exp(weights - largest).sum()) if np.isfinite(largest) else 0.0
+            return RowWeights.of(second + _log_lengths(X))
 
     return effective
 
 
-def _squared_lengths(X: Floats) -> Floats:
-    """‖x_r‖² of rows (n, d), up to a common factor."""
+def _log_lengths(X: Floats) -> Floats:
+    """ln ‖x_r‖² of rows (n, d)."""
     unit = float(np.abs(X).max(initial=0.0)) or 1.0
-    return ((X / unit) ** 2).sum(axis=1)
+    with np.errstate(divide="ignore"):  # a row of zeros weighs nothing
+        return np.log(((X / unit) ** 2).sum(axis=1)) + 2 * math.log(unit)
 
 
 def _squares(t: Floats, y: Floats, delta: float) -> Floats:

@@ -16,7 +16,7 @@ from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
 from hushgrad.problems.data import AgentsData
-from hushgrad.problems.effective import effective_of
+from hushgrad.problems.effective import RowWeights, effective_of
 from hushgrad.problems.models import Curvature, Hessian, safeguarded
 from hushgrad.problems.rows import Grids
 from hushgrad.problems.shapes import check_output, infer_dim
@@ -190,8 +190,10 @@ class Problem:
         data = self._agents.copy_of_agent(i, trial)
         return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
 
-    def local_effective(self, i: int, trial: int | None = None) -> Callable[[Vector], float] | None:
-        """The effective rows of agent i as a function of θ; None: f_i is no built-in row loss."""
+    def local_effective(
+        self, i: int, trial: int | None = None
+    ) -> Callable[[Vector], RowWeights] | None:
+        """The weights of agent i's rows as a function of θ; None: f_i is no built-in row loss."""
         effective = effective_of(self._curvature.rows)
         if effective is None:
             return None

@@ -17,7 +17,7 @@ from hushgrad.algorithms.base import Algorithm, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.problems.effective import effective_lengths
+from hushgrad.problems.effective import effective_lengths, least_effective
 from hushgrad.theory.exposure import (
     OwnNumbers,
     Setting,
@@ -112,10 +112,11 @@ def check_stage(
     for trial, theta in zip(trials.tolist(), starts, strict=True):
         only = None if problem.n_trials is None else trial
         every = [problem.local_effective(i, only) for i in range(problem.n_agents)]
-        counts = sorted(effective(theta) for effective in every if effective is not None)
-        if len(counts) < len(every):
+        known = [effective(theta) for effective in every if effective is not None]
+        if len(known) < len(every):
             return  # nobody knows the rows
-        objection = limited.stage_objection(stage, sum(counts[: algorithm.masking.honest]))
+        rows = least_effective(known, algorithm.masking.honest)
+        objection = limited.stage_objection(stage, rows)
         if objection is not None:
             raise PrivacyError(objection[0].upper() + objection[1:])
 
@@ -126,11 +127,11 @@ def _with_way(weakness: Weakness) -> str:
 
 def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> float | None:
     """The effective rows of the smallest honest component, by length; None: data are no rows."""
-    counts = [effective_lengths(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
-    known = sorted(n for n in counts if n is not None)
-    if len(known) < len(counts):
+    every = [effective_lengths(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
+    known = [weights for weights in every if weights is not None]
+    if len(known) < len(every):
         return None
-    return sum(known[: 1 if setting.masks is None else setting.masks.honest])
+    return least_effective(known, 1 if setting.masks is None else setting.masks.honest)
 
 
 def _weakest_places(setting: Setting, network: Network) -> list[int]:

@@ -30,6 +30,7 @@ type Curvature = Literal["newton", "fixed"]
 
 CURVATURES = ("newton", "fixed")
 MOST_SHARE = 0.1  # at n = 20, d = 4, seven stages (1.2) a crude fit still found 2 of 20 rows
+_ROUNDING = 1e-9  # rows at the limit itself are within it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,8 @@ class Revealed:
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""
         if self.is_quadratic:
-            return _single(self) if self.rows is not None and self.rows < 2 else None
-        if self.share is not None and self.share <= limit:
+            return _single(self) if self.rows is not None and self.rows < 2 * (1 - _ROUNDING) else None
+        if self.share is not None and self.share <= limit * (1 + _ROUNDING):
             return None
         rule = (
             f"the sums of a run may reveal at most {100 * limit:.3g} % of the entries of the "

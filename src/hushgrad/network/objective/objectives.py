@@ -191,8 +191,8 @@ def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
         rows=None
         if rows is None
         else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
-        effective_lengths=lengths,
-        effective=None if effective is None else lambda theta: effective(theta, data),
+        effective_lengths=None if lengths is None else lengths.effective,
+        effective=None if effective is None else lambda theta: effective(theta, data).effective,
     )
 
 
