@@ -66,7 +66,9 @@ class Revealed:
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""
         if self.is_quadratic:
-            return _single(self) if self.rows is not None and self.rows < 2 * (1 - _ROUNDING) else None
+            return (
+                _single(self) if self.rows is not None and self.rows < 2 * (1 - _ROUNDING) else None
+            )
         if self.share is not None and self.share <= limit * (1 + _ROUNDING):
             return None
         rule = (
