@@ -30,6 +30,7 @@ type Curvature = Literal["newton", "fixed"]
 
 CURVATURES = ("newton", "fixed")
 MOST_SHARE = 0.1  # at n = 20, d = 4, seven stages (1.2) a crude fit still found 2 of 20 rows
+_FEWEST = 1.2  # of a quadratic run: below, the first direction of Σ H_i is one row within 10 %
 _ROUNDING = 1e-9  # rows at the limit itself are within it
 
 
@@ -66,9 +67,8 @@ class Revealed:
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""
         if self.is_quadratic:
-            return (
-                _single(self) if self.rows is not None and self.rows < 2 * (1 - _ROUNDING) else None
-            )
+            is_single = self.rows is not None and self.rows < _FEWEST
+            return _single(self) if is_single else None
         if self.share is not None and self.share <= limit * (1 + _ROUNDING):
             return None
         rule = (
@@ -82,7 +82,7 @@ class Revealed:
         here = replace(self, rows=rows)
         if here.objection(limit) is None:
             return None
-        needed = 2 if self.is_quadratic else _needed(here, limit)
+        needed = _FEWEST if self.is_quadratic else _needed(here, limit)
         return (
             f"a few rows dominate the sums of stage {stage + 1} of {self.stages}: at its start "
             f"{rows:.3g} honest rows are effective, but the run reveals {self.numbers} numbers and "
@@ -163,9 +163,10 @@ def _needed(told: Revealed, limit: float) -> float:
 
 def _single(told: Revealed) -> str:
     return (
-        "the sum of honest statistics hides rows only if it has at least two, but the smallest "
-        f"honest component has {told.rows:.3g} effective rows: the sum tells a single row up to "
-        "its sign. Have more rows in every pair of agents, and clip long rows."
+        "the sum of honest statistics hides rows only if no row dominates it: it needs at least "
+        f"{_FEWEST} effective rows, but the smallest honest component has {told.rows:.3g}. The sum "
+        "tells a single row up to its sign. Have more rows in every pair of agents, and clip long "
+        "rows."
     )
 
 
