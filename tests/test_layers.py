@@ -71,6 +71,13 @@ def test_one_agent_computes_without_jax_and_without_io(module):
     assert not outer_imports(module) & (io | {"jax", "jaxlib", "subprocess", "ctypes"})
 
 
+@pytest.mark.parametrize("module", inside("hushgrad.fitting"))
+def test_a_fit_needs_numpy_alone_and_no_network(module):
+    io = {"asyncio", "socket", "ssl", "selectors", "http", "urllib", "multiprocessing"}
+    heavy = {"jax", "jaxlib", "scipy", "sklearn", "pandas"}
+    assert not outer_imports(module) & (io | heavy | {"subprocess", "ctypes"})
+
+
 @pytest.mark.parametrize("module", [*inside("hushgrad.network"), *inside("hushgrad.files")])
 def test_no_module_of_an_agents_process_can_start_a_program_or_load_a_library(module):
     if module not in inside("hushgrad.network.local"):
@@ -99,7 +106,7 @@ def loaded_after(code):
 
 @pytest.mark.parametrize(
     "package",
-    ["", ".algorithms", ".network", ".privacy", ".problems", ".simulate", ".studies", ".theory"],
+    ["", ".algorithms", ".fitting", ".network", ".privacy", ".problems", ".simulate", ".studies", ".theory"],
 )
 def test_importing_a_public_package_loads_no_heavy_library(package):
     heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn", "rich", "typer"}

@@ -6,6 +6,7 @@
         │   ├── GraphError                      a graph that cannot be built
         │   ├── MixingError                     weights that break Assumption 1
         │   ├── ProblemError                    losses, data or starting points that do not fit
+        │   ├── ModelError                      a model that cannot be fitted, or two that differ
         │   ├── StudyError                      a study file that cannot be run
         │   ├── AlgorithmError                  a network or parameters that it cannot use
         │   ├── StepsizeError                   a malformed schedule or deviation
@@ -14,6 +15,7 @@
         │   └── PrivacyError                    a question that an audit cannot answer
         ├── MissingExtra (also an ImportError)  an optional package that is not installed
         ├── DivergedError                       the iterates left the finite numbers
+        ├── FitError                            pooled rows that have no fit, or sums that disagree
         └── AgentError                          a networked agent cannot go on
             ├── WireError                       bytes or messages that break the protocol
             ├── StateError                      a state directory that cannot be used
@@ -56,6 +58,10 @@ class ProblemError(InputError):
     """A problem's losses, data or starting points do not fit together."""
 
 
+class ModelError(InputError):
+    """A declared model cannot be fitted, or the models of two sites differ."""
+
+
 class StudyError(InputError):
     """A study file describes a study that cannot be run."""
 
@@ -86,6 +92,10 @@ class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missi
 
 class DivergedError(HushgradError):
     """The iterates left the finite numbers."""
+
+
+class FitError(HushgradError):
+    """The pooled rows have no finite fit, or the sites' sums do not belong together."""
 
 
 class AgentError(HushgradError):

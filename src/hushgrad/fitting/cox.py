@@ -1,0 +1,69 @@
+"""Cox's partial likelihood of one site's rows; the sites are its strata.
+
+At the n-th event of a site let R be the rows still at risk and D the rows whose event has the same
+time. With ties in Efron's way the l-th of the d events of D (l = 0 … d − 1) has the denominator
+
+    S = Σ_R e^η − (l/d) Σ_D e^η                 (Breslow: without the second part)
+
+    f = −Σ_events (η − log S),     g = −Σ_events (z − E),     E = (Σ_R z e^η − (l/d) Σ_D z e^η) / S
+
+The Hessian is Σ_events (second moment / S − E Eᵀ). The sum of second moments is one weighted sum of
+z zᵀ over the rows: a row's weight is e^η times Σ 1/S over the events while it is at risk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.fitting.sums import Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """The order of a site's times. Rows are sorted by time, latest first."""
+
+    order: NDArray[np.intp]  # (n,)
+    last: NDArray[np.intp]  # (events,) the last sorted row that is at risk at the event
+    block: NDArray[np.intp]  # (events,) the number of the event's time
+    part: Vector  # (events,) l/d
+    dead: NDArray[np.intp]  # (events,) the sorted row of each event
+    n_blocks: int
+
+
+def risk(time: Vector, event: Vector, ties: str) -> Risk:
+    order = np.lexsort((event, -time))
+    sorted_time = time[order]
+    dead = np.flatnonzero(event[order] > 0.5)
+    _, block, count = np.unique(-sorted_time[dead], return_inverse=True, return_counts=True)
+    first = np.concatenate([[0], np.cumsum(count)])[:-1]
+    part = (np.arange(len(dead)) - first[block]) / count[block]
+    last = np.searchsorted(-sorted_time, -sorted_time[dead], side="right") - 1
+    return Risk(order, last, block, part if ties == "efron" else 0 * part, dead, len(count))
+
+
+def partial_likelihood(at: Risk, Z: Vector, eta: Vector) -> tuple[float, Vector, Vector]:
+    """f, g (p,) and H (p, p) of the rows Z (n, p) with the linear predictor η (n,)."""
+    Z, eta = Z[at.order], eta[at.order]
+    if not len(at.dead):
+        return 0.0, np.zeros(Z.shape[1]), np.zeros((Z.shape[1], Z.shape[1]))
+    size = np.exp(eta - eta.max())  # the constant cancels in every quotient
+    moment = Z * size[:, None]
+    tied, tied_moment = np.zeros(at.n_blocks), np.zeros((at.n_blocks, Z.shape[1]))
+    np.add.at(tied, at.block, size[at.dead])
+    np.add.at(tied_moment, at.block, moment[at.dead])
+    S = np.cumsum(size)[at.last] - at.part * tied[at.block]
+    E = np.cumsum(moment, axis=0)[at.last] - at.part[:, None] * tied_moment[at.block]
+    E /= S[:, None]
+    f = float((np.log(S) + eta.max() - eta[at.dead]).sum())
+    g = E.sum(axis=0) - Z[at.dead].sum(axis=0)
+    at_risk = np.zeros(len(eta))
+    np.add.at(at_risk, at.last, 1 / S)
+    at_risk = np.cumsum(at_risk[::-1])[::-1]  # Σ 1/S over the events while the row is at risk
+    less = np.zeros(at.n_blocks)
+    np.add.at(less, at.block, at.part / S)
+    at_risk[at.dead] -= less[at.block]
+    H = (Z * (size * at_risk)[:, None]).T @ Z - E.T @ E
+    return f, g, H

@@ -1,0 +1,115 @@
+"""From the minimum to the table: covariances, intervals, likelihoods, in the user's units."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushgrad.errors import FitError
+from hushgrad.fitting.distributions import quantile, two_sided
+from hushgrad.fitting.site_sums import Coordinates
+from hushgrad.fitting.model import Model
+from hushgrad.fitting.newton import Minimum, Stage
+from hushgrad.fitting.result import FitResult
+from hushgrad.fitting.sums import Vector
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.programme import Counts
+
+
+def summarise(
+    model: Model,
+    counts: Counts,
+    at: Coordinates,
+    end: Minimum,
+    meat: Vector | None,
+    stages: tuple[Stage, ...],
+    digest: str,
+) -> FitResult:
+    """The result of a fit; every number in it is a function of pooled sums."""
+    shift, T = at.back()
+    estimate = shift + T @ end.gamma
+    n, p = counts.n_rows, len(estimate)
+    is_t = model.kind == "linear" and meat is None
+    df = n - p if is_t else None
+    covariance = None
+    if model.is_inferred:
+        inner = _covariance(model, counts, end, meat)
+        covariance = T @ inner @ T.T
+    likelihood, null_likelihood = _log_likelihoods(model, counts, at, end)
+    deviance, null_deviance = _deviances(model, counts, at, end)
+    se = None if covariance is None else np.sqrt(np.diagonal(covariance))
+    statistic = None if se is None else estimate / se
+    reach = quantile(model.level, df)
+    return FitResult(
+        model=model,
+        names=model.names,
+        estimate=estimate,
+        standard_error=se,
+        statistic=statistic,
+        p_value=None if statistic is None else np.array([two_sided(v, df) for v in statistic]),
+        low=None if se is None else estimate - reach * se,
+        high=None if se is None else estimate + reach * se,
+        covariance=covariance,
+        distribution="t" if is_t else "z",
+        n_sites=counts.n_sites,
+        n_rows=n,
+        n_dropped=counts.n_dropped,
+        n_events=counts.n_events if model.kind in ("logistic", "cox") else None,
+        loss=end.loss * at.y_scale**2,
+        log_likelihood=likelihood,
+        null_log_likelihood=null_likelihood,
+        deviance=deviance,
+        null_deviance=null_deviance,
+        aic=None if likelihood is None else 2 * p - 2 * likelihood,
+        variance=2 * end.loss * at.y_scale**2 / (n - p) if model.kind == "linear" else None,
+        stages=stages,
+        contract=digest,
+    )
+
+
+def _covariance(model: Model, counts: Counts, end: Minimum, meat: Vector | None) -> Vector:
+    """The covariance of γ̂: H⁻¹, times the variance of y for a linear fit, or a sandwich."""
+    bread = np.linalg.inv(end.H)
+    n, p = counts.n_rows, len(bread)
+    if meat is None:
+        return bread * (2 * end.loss / (n - p) if model.kind == "linear" else 1.0)
+    covariance = bread @ meat @ bread
+    if model.standard_errors != "site":
+        return covariance
+    m = counts.n_sites
+    if m < 3:
+        raise FitError(
+            f"errors that are clustered by site need three sites or more, but {m} took part: with "
+            'two, the sum of squares tells each the other\'s score. Use "sandwich".'
+        )
+    return covariance * (m / (m - 1) * (n - 1) / (n - p))
+
+
+def _log_likelihoods(
+    model: Model, counts: Counts, at: Coordinates, end: Minimum
+) -> tuple[float | None, float | None]:
+    """The log-likelihood of the fit and that of a constant alone."""
+    if not model.is_inferred or model.kind == "huber":
+        return None, None
+    constant = float(counts.totals["constant"])
+    if model.kind == "linear":
+        n = counts.n_rows
+        return tuple(
+            constant - n / 2 * (math.log(2 * math.pi * 2 * f * at.y_scale**2 / n) + 1)
+            for f in (end.loss, end.null_loss)
+        )
+    return constant - end.loss, constant - end.null_loss
+
+
+def _deviances(
+    model: Model, counts: Counts, at: Coordinates, end: Minimum
+) -> tuple[float | None, float | None]:
+    """Twice the loss above that of a model with a parameter for every row; Huber and Cox: none."""
+    if model.kind in ("huber", "cox"):
+        return None, None
+    least = float(counts.totals["saturated"])
+    unit = 2 * at.y_scale**2
+    return unit * end.loss - 2 * least, unit * end.null_loss - 2 * least

@@ -1,0 +1,195 @@
+"""The declaration of a fit: which regression of which outcome on which columns, and every rule.
+
+All sites must declare the same model. `contract.py` makes the document that they compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from hushgrad.errors import ModelError
+from hushgrad.schema.places import allowed_names, suggestion
+
+type Kind = Literal["linear", "ridge", "logistic", "poisson", "huber", "cox"]
+type Errors = Literal["model", "sandwich", "site"]
+
+KINDS: tuple[str, ...] = get_args(Kind.__value__)
+INTERCEPT = "intercept"
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "kind": KINDS,
+    "penalise": ("standardised", "raw"),
+    "ties": ("efron", "breslow"),
+    "missing": ("refuse", "drop"),
+    "standard_errors": get_args(Errors.__value__),
+}
+_UNITS = "Leave it out."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One regression, declared. A model holds no data.
+
+    kind             "linear", "ridge", "logistic", "poisson", "huber", or "cox"
+    outcome          the column of y; for Cox the column of times
+    columns          the columns of x, in the order of the table
+    factors          {column: levels}; the first level is the reference
+    event            Cox: the column that says whether the time ended with an event (1 or 0)
+    positive, negative
+                     the two codes of a logistic outcome or of an event; both None: 1 and 0
+    offset           a column that is added to the linear predictor (logistic, Poisson)
+    weights          a column of weights > 0 of the rows (not for Cox). A row counts once
+    penalty          λ of the penalty ½ λ Σ_j (b_j s_j)². The intercept has no penalty
+    penalise         "standardised": s_j is the pooled standard deviation; "raw": s_j = 1
+    delta            Huber: residuals up to delta, in units of y, count squared
+    ties             Cox: "efron" or "breslow"
+    missing          "refuse" a row with a missing value, or "drop" it and count it
+    missing_values   the texts that mean: missing
+    ranges           {column: (low, high)}: a value outside is refused
+    units            {column: unit}, words that sites compare
+    standard_errors  "model", "sandwich" (HC0), or "site" (clustered by site)
+    level            of the confidence intervals
+    """
+
+    kind: Kind
+    outcome: str
+    columns: Sequence[str]
+    factors: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    event: str | None = None
+    positive: str | None = None
+    negative: str | None = None
+    intercept: bool = True
+    offset: str | None = None
+    weights: str | None = None
+    penalty: float = 0.0
+    penalise: Literal["standardised", "raw"] = "standardised"
+    delta: float | None = None
+    ties: Literal["efron", "breslow"] = "efron"
+    missing: Literal["refuse", "drop"] = "refuse"
+    missing_values: Sequence[str] = ("", "NA", "NaN", "nan")
+    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
+    units: Mapping[str, str] = field(default_factory=dict[str, str])
+    standard_errors: Errors = "model"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                hint = suggestion(value, allowed) if isinstance(value, str) else ""
+                raise _mistake(name, value, f"is one of a few words.{hint} {allowed_names(allowed)}")
+        _check_names(self)
+        _check_numbers(self)
+        for name, value, kinds, way_out in (
+            ("event", self.event, ("cox",), _UNITS),
+            ("offset", self.offset, ("logistic", "poisson"), "Subtract it from the outcome."),
+            ("delta", self.delta, ("huber",), _UNITS),
+            ("positive", self.positive, ("logistic", "cox"), _UNITS),
+            ("penalty", self.penalty or None, ("ridge", "logistic", "poisson", "huber", "cox"),
+             'Use kind = "ridge".'),
+        ):  # fmt: skip
+            if value is not None and self.kind not in kinds:
+                raise _mistake(
+                    name, value, f"belongs to {' and '.join(kinds)}, not to {self.kind}. {way_out}"
+                )
+        self._check_kind()
+
+    @property
+    def has_intercept(self) -> bool:
+        """Cox has none: the baseline hazard takes its place."""
+        return self.intercept and self.kind != "cox"
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether the fit has standard errors. A penalty biases estimates, so it takes them away."""
+        return self.penalty == 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients: intercept, columns, and column[level] of factors."""
+        found = [INTERCEPT] if self.has_intercept else []
+        for column in self.columns:
+            levels = self.factors.get(column)
+            found += [column] if levels is None else [f"{column}[{level}]" for level in levels[1:]]
+        return tuple(found)
+
+    def _check_kind(self) -> None:
+        if self.kind == "cox":
+            if self.event is None:
+                raise _mistake("event", None, "names Cox's column of events. Give it.")
+            if self.weights is not None:
+                raise _mistake("weights", self.weights, f"belongs to no Cox model. {_UNITS}")
+        if self.kind == "ridge" and not self.penalty > 0:
+            raise _mistake("penalty", self.penalty, 'of a ridge is > 0. Or use kind = "linear".')
+        if self.kind == "huber" and self.delta is None:
+            raise _mistake("delta", None, "of Huber's loss is a number in units of y. Give it.")
+        if self.standard_errors != "model" and (self.kind == "cox" or not self.is_inferred):
+            raise _mistake(
+                "standard_errors", self.standard_errors,
+                "belongs to fits without penalty, and not to Cox. Use \"model\".",
+            )  # fmt: skip
+
+
+def _check_names(model: Model) -> None:
+    if isinstance(model.columns, str) or not model.columns:
+        raise _mistake("columns", model.columns, "is a list of names, at least one.")
+    special = (model.outcome, model.event, model.offset, model.weights)
+    named = [*model.columns, *(name for name in special if name is not None)]
+    for name in named:
+        if not isinstance(name, str) or not name:
+            raise _mistake("columns", name, "are named by texts that are not empty.")
+        if named.count(name) > 1:
+            raise _mistake("columns", name, "is named twice: a column has one role. Remove one.")
+        if name == INTERCEPT:
+            raise _mistake("columns", name, "is the name of the constant. Rename the column.")
+    for table, known in (("factors", model.columns), ("ranges", named), ("units", named)):
+        for name in getattr(model, table):
+            if name not in known:
+                raise _mistake(
+                    table, name, f"is no column of the model.{suggestion(name, known)} "
+                    f"{allowed_names(known)}",
+                )  # fmt: skip
+    for name, levels in model.factors.items():
+        texts = [level for level in levels if isinstance(level, str) and level]
+        if isinstance(levels, str) or len(set(texts)) < max(2, len(levels)):
+            raise _mistake(
+                f"factors.{name}", levels, "is a list of two or more different texts."
+            )
+        if name in model.ranges:
+            raise _mistake(f"ranges.{name}", model.ranges[name], "is a factor's. Remove it.")
+        for level in levels:
+            if level in model.missing_values:
+                raise _mistake(f"factors.{name}", level, "is in missing_values too. Remove one.")
+    if (model.positive is None) != (model.negative is None) or (
+        model.positive is not None and model.positive == model.negative
+    ):
+        raise _mistake(
+            "positive", (model.positive, model.negative),
+            "and negative are two different texts, given together: a third code is then refused.",
+        )  # fmt: skip
+
+
+def _check_numbers(model: Model) -> None:
+    for name, ok, rule in (
+        ("penalty", lambda v: v >= 0, "is a finite number ≥ 0."),
+        ("delta", lambda v: v > 0, "is a finite number > 0."),
+        ("level", lambda v: 0 < v < 1, "is a number between 0 and 1, such as 0.95."),
+    ):
+        value = getattr(model, name)
+        if value is not None and not (_is_number(value) and ok(value)):
+            raise _mistake(name, value, rule)
+    for name, pair in model.ranges.items():
+        if len(pair) != 2 or not all(_is_number(v) for v in pair) or not pair[0] < pair[1]:
+            raise _mistake(f"ranges.{name}", pair, "is two numbers, low < high.")
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _mistake(name: str, value: Any, rule: str) -> ModelError:
+    return ModelError(f"model: {name} {rule} It is {value!r}.")

@@ -1,0 +1,146 @@
+"""The result of a fit: a table of coefficients with all names, and files that can be kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hushgrad.files.atomic import output_directory, write_file
+from hushgrad.files.strict_json import strict_json
+from hushgrad.fitting.contract import contract
+from hushgrad.fitting.model import Model
+from hushgrad.fitting.newton import Stage
+from hushgrad.fitting.sums import Vector
+
+_ERRORS = {"model": "standard errors", "sandwich": "HC0 errors", "site": "errors by site"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitResult:
+    """Coefficients in the user's units, their uncertainty, and how the fit went.
+
+    Fields that a kind of model does not have are None: a fit with a penalty has no standard errors,
+    Huber's has no likelihood.
+    """
+
+    model: Model
+    names: tuple[str, ...]  # (p,)
+    estimate: Vector  # (p,)
+    standard_error: Vector | None  # (p,)
+    statistic: Vector | None  # (p,) estimate / standard_error
+    p_value: Vector | None  # (p,) two-sided
+    low: Vector | None  # (p,) the confidence interval
+    high: Vector | None  # (p,)
+    covariance: Vector | None  # (p, p)
+    distribution: Literal["t", "z"]  # of the statistic
+    n_sites: int
+    n_rows: int  # without dropped rows
+    n_dropped: int
+    n_events: int | None
+    loss: float  # without the penalty
+    log_likelihood: float | None
+    null_log_likelihood: float | None  # of a constant alone; Cox: of no columns
+    deviance: float | None
+    null_deviance: float | None
+    aic: float | None
+    variance: float | None  # of the residuals of a linear fit
+    stages: tuple[Stage, ...]  # one per average
+    contract: str  # digest
+    rounds: int | None = None  # communication rounds of all averages; None: no network
+
+    def __getitem__(self, name: str) -> float:
+        """The coefficient of this name."""
+        return float(self.estimate[self.names.index(name)])
+
+    @property
+    def n_averages(self) -> int:
+        return len(self.stages)
+
+    @property
+    def numbers_pooled(self) -> int:
+        """How many pooled numbers every site has seen, over all averages."""
+        return sum(stage.n_numbers for stage in self.stages)
+
+    def table(self) -> str:
+        """The whole result as text, for a terminal."""
+        width = max(len(name) for name in self.names)
+        heads = ["estimate"]
+        columns = [self.estimate]
+        if self.standard_error is not None:
+            percent = f"{100 * self.model.level:g} %"
+            heads += ["std. error", self.distribution, "p", f"{percent} low", f"{percent} high"]
+            columns += [self.standard_error, self.statistic, self.p_value, self.low, self.high]
+        lines = [self._title(), f"{'':{width}}" + "".join(f"  {head:>11}" for head in heads)]
+        for n, name in enumerate(self.names):
+            cells = [_number(head, float(c[n])) for head, c in zip(heads, columns, strict=True)]
+            lines.append(f"{name:{width}}" + "".join(f"  {cell:>11}" for cell in cells))
+        return "\n".join([*lines, *self._notes()]) + "\n"
+
+    def _title(self) -> str:
+        rows = f"{self.n_rows} rows"
+        if self.n_dropped:
+            rows += f" ({self.n_dropped} dropped)"
+        events = "" if self.n_events is None else f", {self.n_events} events"
+        return f"{self.model.kind} fit of {self.model.outcome}: {self.n_sites} sites, {rows}{events}"
+
+    def _notes(self) -> list[str]:
+        notes = [
+            f"{label} {value:.6g}"
+            for label, value in (
+                ("deviance", self.deviance),
+                ("null deviance", self.null_deviance),
+                ("log-likelihood", self.log_likelihood),
+                ("AIC", self.aic),
+                ("residual variance", self.variance),
+            )
+            if value is not None
+        ]
+        if self.standard_error is None:
+            penalty = f"{self.model.penalty:g} ({self.model.penalise} columns)"
+            notes.append(f"penalty {penalty}: no standard errors")
+        else:
+            kind = "sandwich" if self.model.kind == "huber" else self.model.standard_errors
+            notes.append(_ERRORS[self.model.standard_errors if kind != "sandwich" else kind])
+        rounds = "" if self.rounds is None else f", {self.rounds} rounds"
+        pooled = f"{self.n_averages} averages{rounds}, {self.numbers_pooled} pooled numbers"
+        return [", ".join(notes), pooled, f"contract {self.contract}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values, the contract included."""
+        plain = {
+            name: getattr(self, name)
+            for name in (
+                "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
+                "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
+                "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
+                "variance", "rounds", "n_averages", "numbers_pooled",
+            )
+        }  # fmt: skip
+        stages = [vars(stage) for stage in self.stages]
+        document = contract(self.model)
+        return plain | {"stages": stages, "contract": document, "contract_digest": self.contract}
+
+    def to_csv(self) -> str:
+        """The coefficients as CSV, one line each, with all digits."""
+        heads = ("name", "estimate", "standard_error", "statistic", "p_value", "low", "high")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(heads)
+        for n, name in enumerate(self.names):
+            columns = [getattr(self, head) for head in heads[1:]]
+            writer.writerow([name, *("" if c is None else repr(float(c[n])) for c in columns)])
+        return text.getvalue()
+
+    def save(self, directory: str | Path) -> Path:
+        """Write `result.json` and `coefficients.csv` into a directory; gives the directory."""
+        directory = output_directory(directory)
+        write_file(directory / "result.json", strict_json(self.to_json()))
+        write_file(directory / "coefficients.csv", self.to_csv())
+        return directory
+
+
+def _number(head: str, value: float) -> str:
+    return f"{value:.2e}" if head == "p" and value < 1e-4 else f"{value:.5g}"

@@ -1,0 +1,114 @@
+"""The fits equal those of statsmodels and lifelines on the pooled rows.
+
+Neither library is a dependency of the tests (150 MB); tests/fitting/test_kinds.py has oracles without
+them. `pip install statsmodels lifelines` and `pytest -m slow tests/fitting` run these.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from support.fits import cancer, design, fit, model, pooled_columns, synthetic
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+CLOSE = 1e-8
+SITE = np.repeat([0, 1, 2], [200, 800, 3000])
+COVARIANCES = {
+    "model": {},
+    "sandwich": {"cov_type": "HC0"},
+    "site": {"cov_type": "cluster", "cov_kwds": {"groups": SITE}},
+}
+
+
+@pytest.fixture(scope="module")
+def sm():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("statsmodels.api")
+
+
+def check(result, theirs, *, of=CLOSE):
+    assert_allclose(result.estimate, theirs.params, rtol=of)
+    assert_allclose(result.standard_error, theirs.bse, rtol=of)
+    assert_allclose(result.statistic, theirs.tvalues, rtol=of)
+    interval = np.asarray(theirs.conf_int())
+    assert_allclose(np.column_stack([result.low, result.high]), interval, rtol=of)
+    # a p-value has the error of its statistic, times the square of the statistic
+    assert_allclose(result.p_value, theirs.pvalues, rtol=of * 100, atol=1e-300)
+    assert_allclose(result.aic, theirs.aic, rtol=of)
+    assert_allclose(result.log_likelihood, theirs.llf, rtol=of)
+
+
+@pytest.mark.parametrize("errors", COVARIANCES)
+@pytest.mark.parametrize("weights", [None, "weight"])
+def test_linear(sm, errors, weights):
+    declared = model("linear", standard_errors=errors, weights=weights)
+    rows, X = pooled_columns(synthetic()), design(declared, synthetic())
+    w = np.ones(len(X)) if weights is None else rows[weights]
+    theirs = sm.WLS(rows["pressure"], X, weights=w).fit(method="qr", **COVARIANCES[errors])
+    result = fit(declared, synthetic())
+    check(result, theirs)
+    assert_allclose(result.variance, theirs.scale, rtol=CLOSE)
+    assert_allclose(result.null_deviance, theirs.centered_tss, rtol=CLOSE)
+
+
+@pytest.mark.parametrize("errors", COVARIANCES)
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_generalised_linear(sm, kind, errors):
+    offset = "log_exposure" if kind == "poisson" else None
+    declared = model(kind, standard_errors=errors, offset=offset)
+    rows, X = pooled_columns(synthetic()), design(declared, synthetic())
+    family = sm.families.Binomial() if kind == "logistic" else sm.families.Poisson()
+    theirs = sm.GLM(
+        rows[declared.outcome], X, family=family, offset=None if offset is None else rows[offset]
+    ).fit(tol=1e-14, maxiter=100, **COVARIANCES[errors])
+    result = fit(declared, synthetic())
+    check(result, theirs)
+    assert_allclose(result.deviance, theirs.deviance, rtol=CLOSE)
+    assert_allclose(result.null_deviance, theirs.null_deviance, rtol=CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_weights_are_variance_weights(sm, kind):
+    declared = model(kind, weights="weight")
+    rows, X = pooled_columns(synthetic()), design(declared, synthetic())
+    family = sm.families.Binomial() if kind == "logistic" else sm.families.Poisson()
+    theirs = sm.GLM(rows[declared.outcome], X, family=family, var_weights=rows["weight"])
+    theirs = theirs.fit(tol=1e-14, maxiter=100)
+    result = fit(declared, synthetic())
+    check(result, theirs)
+    assert_allclose(result.deviance, theirs.deviance, rtol=CLOSE)
+    assert_allclose(result.null_deviance, theirs.null_deviance, rtol=CLOSE)
+
+
+def test_logistic_on_breast_cancer_with_raw_columns(sm):
+    names, sites = cancer(8)
+    declared = model("logistic", outcome="benign", columns=names, factors={})
+    X = design(declared, sites)
+    theirs = sm.GLM(pooled_columns(sites)["benign"], X, family=sm.families.Binomial())
+    theirs = theirs.fit(tol=1e-14, maxiter=100)
+    check(fit(declared, sites), theirs)
+
+
+def test_cox_with_sites_as_strata():
+    lifelines = pytest.importorskip("lifelines")
+    import pandas as pd
+
+    declared = model("cox")
+    rows = pooled_columns(synthetic())
+    frame = pd.DataFrame(design(declared, synthetic()), columns=declared.names)
+    frame = frame.assign(time=rows["time"], event=rows["event"], site=SITE)
+    theirs = lifelines.CoxPHFitter()
+    options = {"precision": 1e-14, "r_precision": 1e-16, "step_size": 1.0}
+    theirs.fit(frame, "time", "event", strata=["site"], fit_options=options)
+    result = fit(declared, synthetic())
+    assert_allclose(result.estimate, theirs.params_, rtol=1e-6)
+    assert_allclose(result.standard_error, theirs.standard_errors_, rtol=1e-6)
+    interval = np.asarray(theirs.confidence_intervals_)
+    assert_allclose(np.column_stack([result.low, result.high]), interval, rtol=1e-6)
+    assert_allclose(result.p_value, theirs._compute_p_values(), rtol=1e-4)
+    assert_allclose(result.log_likelihood, theirs.log_likelihood_, rtol=1e-8)
+    assert_allclose(result.aic, theirs.AIC_partial_, rtol=1e-8)
