@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.errors import FitError
+from hushgrad.errors import FitError, RiskWarning
 from hushgrad.simulate import fits
 from support.fits import cancer, model, synthetic
 
@@ -30,7 +30,8 @@ def same(ours, theirs):
 )
 def test_thirty_raw_columns_by_masked_averages_give_the_bits_of_plain_sums(graph, sites, most):
     plain = hg.fit(CANCER, sites)
-    found = hg.fit(CANCER, sites, network=hg.Network(graph), seed=4)
+    with pytest.warns(RiskWarning, match=r"pooled 5357, 30% of them"):
+        found = hg.fit(CANCER, sites, network=hg.Network(graph), seed=4)
     same(found, plain)
     assert plain.rounds is None
     assert found.rounds <= most
@@ -41,7 +42,8 @@ def test_three_linked_sites_need_one_round_for_each_average():
     sites = synthetic((25, 40, 60))
     for kind in ("linear", "poisson", "cox", "huber"):
         declared = model(kind, columns=("age", "year"), factors={})
-        found = hg.fit(declared, sites, network=hg.Network(hg.graphs.complete(3)))
+        network = hg.Network(hg.graphs.complete(3))
+        found = hg.fit(declared, sites, network=network, accept_exposure=["sums"])
         same(found, hg.fit(declared, sites))
         assert found.rounds == found.n_averages
 
@@ -91,3 +93,13 @@ def test_every_number_that_a_site_sends_has_a_mask_of_its_own(monkeypatch):
     size = 1e4 * np.sqrt(2)  # two partners
     assert abs(np.std(every) / size - 1) < 5 / np.sqrt(2 * len(every))
     assert abs(np.mean(every)) < 5 * size / np.sqrt(len(every))
+
+
+def test_two_sites_hide_nothing_from_each_other_and_the_fit_says_so_once():
+    sites = synthetic((25, 40))
+    declared = model("linear", columns=("age",), factors={})
+    network = hg.Network(hg.graphs.complete(2))
+    with pytest.warns(RiskWarning, match="the partner alone takes the mask off") as told:
+        hg.fit(declared, sites, network=network)
+    assert len(told) == 1
+    hg.fit(declared, sites, network=network, accept_exposure=["partners"])

@@ -64,6 +64,16 @@ class FitResult:
         """How many pooled numbers every site has seen, over all averages."""
         return sum(stage.n_numbers for stage in self.stages)
 
+    @property
+    def share_pooled(self) -> float:
+        """The pooled numbers as a share of the entries of all rows."""
+        return self.numbers_pooled / (self.n_rows * len(self.model.names))
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether one step suffices: then sums fix the rows only up to a rotation."""
+        return self.model.kind in ("linear", "ridge")
+
     def table(self) -> str:
         """The whole result as text, for a terminal."""
         width = max(len(name) for name in self.names)
@@ -119,7 +129,7 @@ class FitResult:
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "rounds", "n_averages", "numbers_pooled",
+                "variance", "rounds", "n_averages", "numbers_pooled", "share_pooled",
             )
         }  # fmt: skip
         stages = [vars(stage) for stage in self.stages]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from hushgrad.masks import ZeroSum
 from hushgrad.mixing import Network
 from hushgrad.problems import average
 from hushgrad.simulate.run import run
+from hushgrad.theory.revealed import MOST_SHARE
 
 _OFF = 0.05  # of a whole number: what a settled average may leave of masks
 _REACH = 8.0  # standard deviations that no entry of a mask exceeds
@@ -44,6 +45,7 @@ def fit(
     masks: ZeroSum | None = None,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    accept_exposure: Iterable[str] = (),
 ) -> FitResult:
     """Fit a model to the rows of all sites together.
 
@@ -56,6 +58,9 @@ def fit(
     masks      of the averages, by default of 10⁴ times the public size of the entries
     seed       of the masks
     progress   a function that is told each average
+    accept_exposure
+               names of weaknesses (`hg.theory.WEAKNESSES`) of which a fit on a network does not
+               warn, such as "sums": the pooled numbers are not far fewer than the rows' entries
     """
     models = _models(model, sites)
     if network is not None and network.n_agents != len(sites):
@@ -67,9 +72,23 @@ def fit(
     fits = [
         programme(models[name], _rows(models[name], name, site)) for name, site in sites.items()
     ]
-    averages = None if network is None else _Averages(network, masks or MASKS, seed, progress)
-    results = drive(fits, add if averages is None else averages.pool)
-    return results[0] if averages is None else replace(results[0], rounds=averages.rounds)
+    if network is None:
+        return drive(fits, add)[0]
+    accepted = tuple(accept_exposure)
+    averages = _Averages(network, masks or MASKS, seed, progress, accepted)
+    result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
+    if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
+        warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
+    return result
+
+
+def _exposure(result: FitResult) -> str:
+    return (
+        f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, but "
+        f"this fit pooled {result.numbers_pooled}, {result.share_pooled:.0%} of them: rows can be "
+        "fitted to the sums. Have more rows or fewer columns. To accept this, say "
+        'accept_exposure=["sums"].'
+    )
 
 
 def _models(model: Any, sites: Any) -> dict[str, Model]:
@@ -110,10 +129,12 @@ class _Averages:
         masks: ZeroSum,
         seed: int,
         progress: Callable[[str], None] | None,
+        accepted: tuple[str, ...],
     ):
         self.network = network
         self.seed = seed
         self.progress = progress
+        self.accepted = accepted
         self.rounds = 0
         self.count = 0
         kind = "chebyshev" if network.is_symmetric else "none"
@@ -128,10 +149,12 @@ class _Averages:
         if m == 1:
             return vectors
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RiskWarning)  # exposure is the fit's matter
+            if self.count:
+                warnings.simplefilter("ignore", RiskWarning)  # the first average has told them
             done = run(
                 self.algorithm, average(np.array(vectors)), self.network, iterations=self.each,
                 seed=self.seed, trials=[self.count], engine="agents", progress=False,
+                accept_exposure=self.accepted,
             )  # fmt: skip
         self.rounds += self.each * done.rounds_per_iteration
         self.count += 1
