@@ -186,17 +186,21 @@ def test_a_cox_fit_is_the_maximum_of_the_partial_likelihood_with_sites_as_strata
 
 def test_sandwich_errors_are_those_of_the_pooled_scores(rows):
     sites = synthetic()
-    for kind, outcome in (("logistic", "death"), ("poisson", "visits")):
-        declared = model(kind, standard_errors="sandwich")
-        X, y = design(declared, sites), rows[outcome]
-        _, bread, mean = reweighted(kind, X, y)
-        scores = X * (y - mean)[:, None]
+    for kind, weights in (("logistic", None), ("poisson", "weight"), ("linear", "weight")):
+        declared = model(kind, standard_errors="sandwich", weights=weights)
+        X, y = design(declared, sites), rows[declared.outcome]
+        w = np.ones(len(y)) if weights is None else rows[weights]
+        if kind == "linear":
+            b, bread = weighted_least_squares(X, y, w)
+            mean = X @ b
+        else:
+            b, bread, mean = reweighted(kind, X, y, weights=w)
+        scores = X * (w * (y - mean))[:, None]
         covariance = bread @ (scores.T @ scores) @ bread
-        result = fit(declared, sites)
-        assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=CLOSE)
+        check_table(fit(declared, sites), b, covariance)
         clusters = np.add.reduceat(scores, [0, 200, 1000])
         covariance = bread @ (clusters.T @ clusters) @ bread * 3 / 2 * 3999 / (4000 - X.shape[1])
-        result = fit(model(kind, standard_errors="site"), sites)
+        result = fit(model(kind, standard_errors="site", weights=weights), sites)
         assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=1e-7)
 
 
