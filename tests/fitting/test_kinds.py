@@ -59,6 +59,21 @@ def test_a_linear_fit_is_least_squares_on_the_pooled_rows(rows, weights):
     assert (result.n_rows, result.n_sites, result.n_averages) == (4000, 3, 3)
 
 
+def test_a_nearly_perfect_linear_fit_keeps_the_digits_of_its_residuals():
+    rng = np.random.default_rng(2)
+    x, noise = rng.standard_normal(90), rng.standard_normal(90)
+    y = 1e6 * x + 0.1 * noise  # R² = 1 − 1e-14
+    sites = {name: {"x": x[part], "y": y[part]} for name, part in
+             (("a", slice(20)), ("b", slice(20, None)))}  # fmt: skip
+    declared = model("linear", outcome="y", columns=["x"], factors={})
+    X = design(declared, sites)
+    b, inverse = weighted_least_squares(X, y, np.ones(90))
+    variance = np.sum((y - X @ b) ** 2) / 88
+    result = fit(declared, sites)
+    assert_allclose(result.variance, variance, rtol=1e-7)  # y itself has 1e-9 of it
+    assert_allclose(result.standard_error, np.sqrt(np.diag(inverse) * variance), rtol=1e-7)
+
+
 def test_a_linear_fit_without_intercept_is_least_squares_through_zero(rows):
     declared = model("linear", intercept=False)
     b, _ = weighted_least_squares(design(declared, synthetic()), rows["pressure"], np.ones(4000))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushgrad.fitting.counts import Counts
 from hushgrad.fitting.distributions import quantile, two_sided
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import Minimum, Stage
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import Vector
-
-if TYPE_CHECKING:
-    from hushgrad.fitting.programmes import Counts
 
 
 def summarise(
