@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import Stage, pooled
+from hushgrad.fitting.newton import FitStage, pooled
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import TOTALS, totals
 from hushgrad.fitting.sums import Vector, from_wide, wide
@@ -42,7 +42,9 @@ class Counts:
         return self.totals["sum"], self.totals["square"]
 
 
-def count(model: Model, rows: Rows, digest: str) -> Generator[Vector, Vector, tuple[Counts, Stage]]:
+def count(
+    model: Model, rows: Rows, digest: str
+) -> Generator[Vector, Vector, tuple[Counts, FitStage]]:
     """Pool the counts of all sites."""
     parts = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
     words = [float(int(part, 16)) for part in parts]
@@ -64,7 +66,7 @@ def count(model: Model, rows: Rows, digest: str) -> Generator[Vector, Vector, tu
         dict(zip(TOTALS, found, strict=False)),
         found[len(TOTALS) : len(TOTALS) + width], found[len(TOTALS) + width :],
     )  # fmt: skip
-    return counts, Stage("counts and moments", len(plain) + len(sums))
+    return counts, FitStage("counts and moments", len(plain) + len(sums))
 
 
 def check_counts(model: Model, counts: Counts) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from hushgrad.fitting.counts import Counts
 from hushgrad.fitting.distributions import quantile, two_sided
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import Minimum, Stage
+from hushgrad.fitting.newton import FitStage, Minimum
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import Vector
@@ -21,7 +21,7 @@ def summarise(
     at: Coordinates,
     end: Minimum,
     meat: Vector | None,
-    stages: tuple[Stage, ...],
+    stages: tuple[FitStage, ...],
     digest: str,
 ) -> FitResult:
     """The result of a fit; every number in it is a function of pooled sums."""

@@ -36,7 +36,7 @@ type Sums = Generator[Vector, Vector, Vector]
 
 
 @dataclass(frozen=True)
-class Stage:
+class FitStage:
     """One average of the fit."""
 
     name: str
@@ -53,11 +53,11 @@ class Minimum:
     loss: float  # without the penalty
     null_loss: float
     H: Vector  # (p, p) with the penalty
-    stages: tuple[Stage, ...]
+    stages: tuple[FitStage, ...]
 
 
 @dataclass(frozen=True)
-class Point:
+class PooledPoint:
     """Pooled numbers at one point."""
 
     gamma: Vector  # (p,)
@@ -80,13 +80,13 @@ def minimise(
     model: Model, local: SiteSums, start: Vector, P: Vector, exponent: int, null: float
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`, with sums of about 2^exponent."""
-    place = _Place(model, local, P, exponent)
-    now = yield from place.evaluate(start, bounding=model.kind == "huber", null=null)
+    pooling = _Pooling(model, local, P, exponent)
+    now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
         raise FitError(_far(model))
     check_independent(model.names, now.H)
     null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
-    stages = [Stage("first step", now.n_numbers, now.F)]
+    stages = [FitStage("first step", now.n_numbers, now.F)]
     for n in range(MOST_STEPS):
         step = -np.linalg.solve(now.H, now.g)
         decrement = float(-now.g @ step)
@@ -98,7 +98,7 @@ def minimise(
         is_bound = model.kind == "huber" and n < _BOUNDED  # the Hessian of this step
         vote = model.kind in ("linear", "ridge") or (decrement < LAST_STEP and not is_bound)
         bounding = model.kind == "huber" and n + 1 < _BOUNDED
-        now = yield from place.descend(now, step, stages, vote=vote, bounding=bounding)
+        now = yield from pooling.descend(now, step, stages, vote=vote, bounding=bounding)
         if model.is_inferred:
             _check_finite(model, now, first_H)
     raise FitError(
@@ -109,7 +109,7 @@ def minimise(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Pooling:
     """What every evaluation of one fit at one site has in common."""
 
     model: Model
@@ -118,16 +118,22 @@ class _Place:
     exponent: int  # sums are about 2^exponent
 
     def descend(
-        self, before: Point, step: Vector, stages: list[Stage], *, vote: bool, bounding: bool
-    ) -> Generator[Vector, Vector, Point]:
+        self,
+        before: PooledPoint,
+        step: Vector,
+        stages: list[FitStage],
+        *,
+        vote: bool,
+        bounding: bool,
+    ) -> Generator[Vector, Vector, PooledPoint]:
         """The point after a step, which is halved while the pooled loss grows."""
         for _ in range(MOST_HALVINGS):
             now = yield from self.evaluate(before.gamma + step, vote=vote, bounding=bounding)
             grows = before.F + _GROWTH * 2.0**self.exponent < now.F
             if not now.is_too_far and not grows:
-                stages.append(Stage("step", now.n_numbers, now.F))
+                stages.append(FitStage("step", now.n_numbers, now.F))
                 return now
-            stages.append(Stage("halved step", now.n_numbers, None if now.is_too_far else now.F))
+            stages.append(FitStage("halved step", now.n_numbers, None if now.is_too_far else now.F))
             step, vote = step / 2, False
         raise FitError(_far(self.model))
 
@@ -138,7 +144,7 @@ class _Place:
         bounding: bool,
         vote: bool = False,
         null: float | None = None,
-    ) -> Generator[Vector, Vector, Point]:
+    ) -> Generator[Vector, Vector, PooledPoint]:
         """Pool the loss, its gradient and its Hessian at γ; `null`: the null loss too."""
         p = len(gamma)
         sums = self.local.at(gamma, bounding=bounding)
@@ -150,7 +156,7 @@ class _Place:
         got = yield from pooled(np.concatenate([flags, limbs]))
         values = from_narrow(got[2:], self.exponent)
         f = float(values[0])
-        return Point(
+        return PooledPoint(
             gamma=gamma,
             votes=int(got[0]),
             is_too_far=bool(got[1]),
@@ -189,7 +195,7 @@ def check_independent(names: Sequence[str], H: Vector) -> None:
             )
 
 
-def _check_finite(model: Model, now: Point, first_H: Vector) -> None:
+def _check_finite(model: Model, now: PooledPoint, first_H: Vector) -> None:
     """Refuse a fit whose minimum is at infinity: separated outcomes, levels without events."""
     if model.kind == "logistic" and model.weights is None and now.f < math.log(2):
         # Were a row on the wrong side, that row alone would add log 2 or more.

@@ -23,7 +23,7 @@ from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import Stage, minimise, pooled
+from hushgrad.fitting.newton import FitStage, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
@@ -46,7 +46,7 @@ def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
     meat, stages = None, (stage, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
         meat = yield from _sandwich(model, local, end.gamma, exponent)
-        stages = (*stages, Stage("sandwich", len(meat) * (len(meat) + 1) // 2))
+        stages = (*stages, FitStage("sandwich", len(meat) * (len(meat) + 1) // 2))
     return summarise(model, counts, at, end, meat, stages, digest)
 
 
