@@ -205,6 +205,11 @@ def _check_finite(model: Model, now: PooledPoint, first_H: Vector) -> None:
         )
     half = np.linalg.inv(np.linalg.cholesky(first_H))
     values, vectors = np.linalg.eigh(half @ now.H @ half.T)
+    if values[0] < _FLAT and model.kind == "huber":
+        raise FitError(
+            f"too few residuals are within delta = {model.delta} for a Hessian. Use a larger "
+            "delta, or a penalty."
+        )
     if values[0] < _FLAT:
         named = _largest(model.names, half.T @ vectors[:, 0])
         raise FitError(
