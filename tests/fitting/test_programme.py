@@ -128,6 +128,23 @@ def test_a_step_that_is_too_long_is_halved():
     assert losses == sorted(losses, reverse=True)
 
 
+def test_large_counts_have_a_sandwich():
+    """Scores grow with the counts, and their squares with the squares."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(80)
+    y = np.floor(1e9 * np.exp(0.3 * x + 0.2 * rng.standard_normal(80)))
+    sites = {"a": {"x": x[:30], "y": y[:30]}, "b": {"x": x[30:], "y": y[30:]}}
+    options = {"outcome": "y", "columns": ["x"], "factors": {}, "standard_errors": "sandwich"}
+    declared = model("poisson", **options)
+    result = fit(declared, sites)
+    X = design(declared, sites)
+    b, bread, mean = reweighted("poisson", X, y)
+    scores = X * (y - mean)[:, None]
+    assert_allclose(result.estimate, b, rtol=1e-9)
+    covariance = bread @ (scores.T @ scores) @ bread
+    assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=1e-9)
+
+
 def test_a_site_may_lack_events_levels_and_spread():
     """A fit needs them of all sites together, not of each."""
     sites = {name: dict(site) for name, site in SITES.items()}

@@ -112,7 +112,7 @@ def _sandwich(
 ) -> Generator[Vector, Vector, Vector]:
     """The middle of the sandwich, (p, p)."""
     by_site = model.standard_errors == "site"
-    size = exponent + exponent // 2 if by_site else exponent  # scores of sites add up
+    size = 2 * exponent  # squares of sums
     limbs = narrow(local.meat(gamma, by_site=by_site), size)
     bad = np.array([float(limbs is None)])
     p = len(gamma)
