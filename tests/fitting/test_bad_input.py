@@ -235,6 +235,17 @@ def test_a_value_that_its_role_forbids_is_refused(options, column, value, said):
         hg.fit(declared, {"east": given})
 
 
+@pytest.mark.parametrize(("n", "ones", "others"), [(6, 1, 1), (10, 1, 2), (30, 2, 1), (30, 9, 9)])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_quasi_separation_is_no_fit_however_few_the_rows(n, ones, others, weights):
+    """All rows with a = 1 are positive: the coefficient of a has no finite value."""
+    a, y = (np.arange(n) < ones) * 1.0, (np.arange(n) < ones + others) * 1.0
+    both = {"a": a, "y": y, "w": np.linspace(0.9, 1.1, n)}
+    declared = hg.Model(kind="logistic", outcome="y", columns=["a"], weights=weights)
+    with pytest.raises(FitError, match=r"no curvature left.*'a'"):
+        hg.fit(declared, {"east": both})
+
+
 def test_a_penalty_is_a_way_out_of_separation():
     changed = {"x": columns()["y"] * 9 + columns()["x"]}
     declared = hg.Model(kind="logistic", outcome="y", columns=["x", "z"], penalty=1.0)

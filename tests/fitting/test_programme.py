@@ -80,6 +80,7 @@ def test_the_last_step_is_taken_after_the_last_average(monkeypatch):
     """Its Hessian is that of the point before; the estimate is as good as after one more."""
     plain = fit(smaller("logistic"), SITES)
     monkeypatch.setattr(newton, "LAST_STEP", 1e-3)
+    monkeypatch.setattr(newton, "_AT_END", 1e-3)
     early = fit(smaller("logistic"), SITES)
     assert early.n_averages < plain.n_averages
     assert_allclose(early.estimate, plain.estimate, rtol=1e-9)

@@ -26,7 +26,8 @@ from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, settled
 MOST_STEPS = 50
 MOST_HALVINGS = 30
 LAST_STEP = 1e-8  # gᵀH⁻¹g before the last step: about its square remains after it
-_AT_END = 1e-8  # gᵀH⁻¹g that a last step may leave; else the method goes on
+# gᵀH⁻¹g that a last step may leave. Towards a minimum at infinity a step takes off only a factor e.
+_AT_END = 1e-11
 _BOUNDED = 3  # steps of Huber's fit with a bound of the Hessian, before Newton's
 _DEPENDENT = 1e-9  # the part of a column's variance that the columns before it leave
 _FLAT = 1e-8  # curvature left of the first one, in some direction: the minimum is at infinity
