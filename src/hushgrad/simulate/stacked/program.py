@@ -82,17 +82,17 @@ class Program:
         # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
         self._needs: dict[str, StepNeeds] = {}  # of a step, and of a first one
-        self.init = _Compiled(self._init)
+        self.start = _Compiled(self._start)
         self.first = _Compiled(self._first)
-        self.prepare = _Compiled(self._prepare)
         self.block = _Compiled(self._block)
         self.record_first = _Compiled(self._record_first)
         self.record = _Compiled(self._record, static_argnames="n")
 
-    def _init(self, args: Any, x0: Array) -> Any:
-        return self.algorithm.init(
-            StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int)), x0
-        )
+    def _start(self, args: Any, x0: Array) -> tuple[Any, Prepared]:
+        """The state before iteration 0, and the arrays that the steps will ask for."""
+        agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
+        state = self.algorithm.init(agent, x0)
+        return state, self._constants(args, state, self.algorithm.step).prepared
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
         agent = StackedAgents(
@@ -101,9 +101,6 @@ class Program:
         state = drive(self.algorithm.first(agent, state), agent.answer)
         self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
-
-    def _prepare(self, args: Any, state: Any) -> Prepared:
-        return self._constants(args, state, self.algorithm.step).prepared
 
     def _constants(
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
@@ -229,7 +226,7 @@ class Simulation:
             per_trial=problem.n_trials is not None,
         )
         self.program = _program(algorithm, self.plan)
-        self.prepared: Prepared | None = None  # once a state is there to prepare for
+        self.prepared: Prepared  # from `start` on
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, stage, two_hop)
 
@@ -295,9 +292,7 @@ class Simulation:
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
         stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
-        state = self.program.init(self.args, stacked)
-        if self.prepared is None:
-            self.prepared = self.program.prepare(self.args, state)
+        state, self.prepared = self.program.start(self.args, stacked)
         return state
 
     def estimates(self, state: Any) -> NDArray[np.float64]:
