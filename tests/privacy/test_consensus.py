@@ -129,10 +129,9 @@ def test_other_vectors_with_the_same_masked_vectors_send_the_same_bits(
 def test_the_guarantee_is_the_norm_of_a_vector_over_its_mask():
     run = recorded()
     norm, unit = np.linalg.norm(VALUES, axis=1).max(), float(run.mask_scale[0])
-    outsider, partner, all_partners = promises(
-        run, 0, [hg.Eavesdropper(), hg.Curious({1}), hg.Curious(run.algorithm.masking.partners(0, M))],
-        range(M),
-    ).lines  # fmt: skip
+    everyone = hg.Curious(run.algorithm.masking.partners(0, M))
+    told = promises(run, 0, [hg.Eavesdropper(), hg.Curious({1}), everyone], range(M))
+    outsider, partner, all_partners = told.lines
     # six agents with four partners each form an octahedron of unit resistors
     assert outsider.mu == pytest.approx(norm / (1e4 * unit) * math.sqrt(1 / 2), rel=1e-9)
     assert outsider.mu < partner.mu < 1e-3
