@@ -14,14 +14,15 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "hushgrad":
-        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Curious DGD DIGing EXTRA "
-        "Eavesdropper HushgradError Network PDGDS PDGNDS Problem PushPull Run algorithms audit "
-        "audit_repeated compare draws errors graphs guarantee load_run load_study masks network "
-        "paper privacy problems run simulate splits stepsizes studies theory witness",
+        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
+        "DIGing EXTRA Eavesdropper HushgradError Network PDGDS PDGNDS Problem PushPull Run "
+        "algorithms audit audit_repeated compare draws errors graphs guarantee load_run "
+        "load_study masks network paper privacy problems run simulate splits stepsizes studies "
+        "theory witness",
     "hushgrad.algorithms":
-        "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM DGD DGDState DIGing EXTRA EXTRAState "
-        "Kind Lazy PDGDS PDGDSState PDGNDS PDGNDSState Private Pull Push PushPull Square Stepping "
-        "Tracker TrackerState",
+        "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
+        "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
+        "Push PushPull Square Stepping Tracker TrackerState",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate Identity LogConfig Neighbour ObjectiveSpec "
         "Partner Processes RunConfig Standardise Status load_certificate load_config load_identity "
@@ -31,8 +32,8 @@ PACKAGES = {
         "Knowledge Own Truth Witness attacks",
     "hushgrad.privacy.attacks": "ALL Attack Estimate",
     "hushgrad.problems":
-        "AgentData Group Problem dataset estimation estimation_from huber logistic rendezvous "
-        "ridge",
+        "AgentData Group Problem average dataset estimation estimation_from huber logistic "
+        "rendezvous ridge",
     "hushgrad.simulate": "Channel Comparison Outcome Run RunRequest Traffic Transcript load_run",
     "hushgrad.studies":
         "Built Study SweepRow Table Unfinished load_study parse_study record",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Algorithm,
         AsynDGM,
         AugDGM,
+        Consensus,
         DIGing,
         PushPull,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "Audit",
     "AugDGM",
     "Comparison",
+    "Consensus",
     "Curious",
     "DIGing",
     "Eavesdropper",
@@ -104,7 +106,8 @@ __getattr__, __dir__ = lazy_exports(
     {
         "": "algorithms draws errors graphs masks network paper privacy problems simulate splits "
         "stepsizes studies theory",
-        "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM DGD DIGing EXTRA PDGDS PDGNDS PushPull",
+        "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM Consensus DGD DIGing EXTRA PDGDS PDGNDS "
+        "PushPull",
         "errors": "HushgradError",
         "mixing": "Network",
         "network.deployed": "Agent",

@@ -18,6 +18,7 @@ Q = cases.Quadratics()
 BY_HAND = cases.Quadratics(by_hand=True)  # the same numbers; agents need no compiler
 LAM = 0.05
 CONSTANT = hg.stepsizes.constant(LAM)
+BARE = hg.masks.zero_sum(linear=0, quadratic=0)
 
 
 class Truth:
@@ -78,6 +79,11 @@ ROWS = {
     "AB": Row(hg.AB(stepsize=CONSTANT), lambda t: dense.ab(t.R, t.C, Q.g, Q.x0, K, LAM), True),
     "PushPull": Row(
         hg.PushPull(stepsize=CONSTANT), lambda t: dense.push_pull(t.R, t.C, Q.g, Q.x0, K, LAM), True
+    ),
+    "Consensus": Row(hg.Consensus(masks=BARE), lambda t: dense.consensus(t.W, -Q.g(0 * Q.x0), K)),
+    "Consensus Chebyshev": Row(
+        hg.Consensus(masks=BARE, acceleration="chebyshev", eta=0.8),
+        lambda t: dense.chebyshev_consensus(t.W, -Q.g(0 * Q.x0), K, 0.8),
     ),
     "ADDOPT": Row(
         hg.ADDOPT(stepsize=CONSTANT), lambda t: dense.add_opt(t.C, Q.g, Q.x0, K, LAM), True

@@ -80,6 +80,26 @@ def pdg_nds_square(W, g, x0, K, lam, B):
     return np.array(out)
 
 
+def consensus(W, a, K):
+    out = []
+    for _ in range(K):
+        a = W @ a
+        out.append(a)
+    return np.array(out)
+
+
+def chebyshev_consensus(W, a, K, eta):
+    """T_k(W/η) a / T_k(1/η), k = 1 … K, by the recursion T_{k+1}(t) = 2t T_k(t) − T_{k−1}(t)."""
+    old, new = a, W @ a / eta
+    scale_old, scale_new = 1.0, 1 / eta
+    out = [new / scale_new]
+    for _ in range(1, K):
+        old, new = new, 2 / eta * (W @ new) - old
+        scale_old, scale_new = scale_new, 2 / eta * scale_new - scale_old
+        out.append(new / scale_new)
+    return np.array(out)
+
+
 def extra(W, g, x0, K, a):
     eye = np.eye(len(W))
     old, new = x0, W @ x0 - a * g(x0)

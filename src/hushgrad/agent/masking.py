@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.stages import Statistic
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked
 from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
 from hushgrad.mixing import Network
@@ -27,9 +27,10 @@ _NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a shar
 _TOO_LARGE = 1.2
 
 
-def mask_sizes(algorithm: Private, network: Network, dim: int, scale: float | None = None) -> Sizes:
+def mask_sizes(algorithm: Masked, network: Network, dim: int, scale: float | None = None) -> Sizes:
     """The sizes of an algorithm's masks on a network; computes η only if they depend on it."""
-    by_gap = algorithm.masking is not None and algorithm.masking.quadratic is None
+    masks = algorithm.masking if algorithm.masks_curvature else None
+    by_gap = masks is not None and masks.quadratic is None
     eta = network.eta if by_gap and dim <= MOST_QUADRATIC else None
     return algorithm.mask_sizes(dim, eta, scale)
 
@@ -48,20 +49,20 @@ def seeded_masks(
 
     With a fixed curvature H_i is the same in all stages, and so is its mask.
     """
-    if not isinstance(algorithm, Private) or algorithm.masking is None:
+    if not isinstance(algorithm, Masked) or algorithm.masking is None:
         return None
     sizes = mask_sizes(algorithm, network, dim, scale)
     if not sizes.linear and not sizes.quadratic:
         return None
     m = network.n_agents
     c, curved = _masks(algorithm, sizes, m, trial_keys(seed, trials, stage))
-    if stage and algorithm.curvature == "fixed":
+    if stage and getattr(algorithm, "curvature", None) == "fixed":
         curved = _masks(algorithm, sizes, m, trial_keys(seed, trials))[1]
     return c, curved
 
 
 def _masks(
-    algorithm: Private, sizes: Sizes, m: int, key: tuple[NDArray[np.uint32], NDArray[np.uint32]]
+    algorithm: Masked, sizes: Sizes, m: int, key: tuple[NDArray[np.uint32], NDArray[np.uint32]]
 ) -> tuple[Floats, Floats | None]:
     assert algorithm.masking is not None
     total = np.zeros((m, sizes.count, len(key[0])), np.int64)
@@ -75,14 +76,14 @@ def _masks(
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
 
 
-def mask_grids(algorithm: Private, network: Network, dim: int, scale: Floats) -> list[Grids]:
+def mask_grids(algorithm: Masked, network: Network, dim: int, scale: Floats) -> list[Grids]:
     """Per trial, the grids of the masks with the units `scale` (trials,)."""
     sizes = mask_sizes(algorithm, network, dim, 1.0)
     return [Grids(sizes.linear_grid * unit, sizes.quadratic_grid) for unit in scale.tolist()]
 
 
 def masked_statistics(
-    algorithm: Private,
+    algorithm: Masked,
     network: Network,
     every: Statistic,
     scale: Floats,
@@ -138,7 +139,7 @@ def agent_masks(
 
 def mask_risks(algorithm: Algorithm, network: Network) -> Iterator[str]:
     """Warnings about masks that may spoil a run; hushgrad.theory judges what they hide."""
-    if not isinstance(algorithm, Private) or algorithm.masking is None:
+    if not isinstance(algorithm, Masked) or algorithm.masking is None:
         return
     given = algorithm.masking.quadratic
     if given and given > _TOO_LARGE * algorithm.masking.quadratic_part(network.eta):

@@ -15,6 +15,8 @@ would depend on which agent holds a row.
 A Newton step doubles the number of correct digits, and the iterations of a stage gain digits at a
 constant rate. So each stage is twice as long as the stage before, and half of all iterations belong
 to the last one. Simulators (simulate/staged.py) and deployed agents share this module.
+
+`Consensus` with masks is a run of one stage, whose statistic is q_i = ∇f_i(0) alone: H_i is empty.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked, Private
+from hushgrad.algorithms.consensus import Consensus
+from hushgrad.masks import zero_sum
 
 type Floats = NDArray[np.float64]
 type Curve = Callable[[Floats, Floats | None], Floats]  # x, x one stage before or None → (d, d)
@@ -40,12 +44,12 @@ SHORTEST = 8  # iterations: a shorter stage would give its statistic away for no
 class Statistic(NamedTuple):
     """The numbers through which a stage depends on the data of an agent."""
 
-    H: Floats  # (d, d)
+    H: Floats  # (d, d), or (0, 0) if the statistic is q alone
     q: Floats  # (d,)
 
     def gradient(self, x: Floats) -> Floats:
         """H x + q, (d,)."""
-        return self.H.dot(x) + self.q
+        return self.H.dot(x) + self.q if self.H.size else self.q
 
 
 def statistic(
@@ -66,14 +70,19 @@ def statistic(
     return Statistic(H, g if about_start else g - H @ x)
 
 
-def is_about_start(algorithm: Private, *, is_quadratic: bool) -> bool:
+def vector_statistic(gradient: Callable[[Floats], Any], dim: int) -> Statistic:
+    """The statistic of an agent that gives ∇f_i(0) and nothing else of its objective."""
+    return Statistic(np.empty((0, 0)), np.array(gradient(np.zeros(dim)), np.float64))
+
+
+def is_about_start(algorithm: Masked, *, is_quadratic: bool) -> bool:
     """Whether the linear part that a stage masks is the gradient at its start.
 
     With a fixed curvature a row's part of q_i = ∇f_i(θ_s) − H_i θ_s grows with θ_s, and no public
     bound would hold for it. Its part of ∇f_i(θ_s) is bounded. A Newton curvature and a quadratic
     f_i have a bounded q_i themselves (hushgrad.theory.bounds).
     """
-    return algorithm.curvature == "fixed" and not is_quadratic
+    return getattr(algorithm, "curvature", None) == "fixed" and not is_quadratic
 
 
 def from_start(masked: Statistic, x: Floats) -> Statistic:
@@ -81,22 +90,22 @@ def from_start(masked: Statistic, x: Floats) -> Statistic:
     return Statistic(masked.H, masked.q - (masked.H @ x[..., None])[..., 0])
 
 
-def covering(every: Statistic, x: Floats, lam: float) -> Floats:
+def covering(every: Statistic, x: Floats, least: float) -> Floats:
     """Per trial, the unit of linear masks: the power of two above the entries of all q_i, of all
-    gradients at x, and of 1/λ.
+    gradients at x, and of the algorithm's least unit.
 
-    H (…, agents, d, d), q and x (…, agents, d) → (…). A mask of the size 1/λ moves θ by about 1, so
-    it costs few iterations, and nothing of the data shows in a unit that λ decides.
+    H (…, agents, d, d), q and x (…, agents, d) → (…). Nothing of the data shows in a unit that the
+    least one decides.
     """
-    g = (every.H @ x[..., None])[..., 0] + every.q
+    g = (every.H @ x[..., None])[..., 0] + every.q if every.H.size else every.q
     largest = np.maximum(np.abs(every.q), np.abs(g)).max(axis=(-2, -1))
-    return 2.0 ** np.ceil(np.log2(np.maximum(largest, 1.0 / lam)))
+    return 2.0 ** np.ceil(np.log2(np.maximum(largest, least)))
 
 
 def n_stages(algorithm: Algorithm, *, is_quadratic: bool) -> int:
     """The number of stages that an algorithm asks for; 0: it computes with f_i itself."""
     if not isinstance(algorithm, Private):
-        return 0
+        return int(isinstance(algorithm, Masked) and algorithm.masking is not None)
     if algorithm.stages is None:
         if algorithm.design == "paper":
             return 0
@@ -123,8 +132,11 @@ def stage_lengths(iterations: int, stages: int, curvature: str = "newton") -> tu
         stages -= 1
 
 
-def within_stage(algorithm: Private) -> Private:
+def within_stage(algorithm: Masked) -> Masked:
     """The algorithm of one stage: its statistic is masked already, so it adds no masks."""
+    if isinstance(algorithm, Consensus):
+        return replace(algorithm, masks=zero_sum(linear=0, quadratic=0))
+    assert isinstance(algorithm, Private)
     return replace(
         algorithm,
         design="paper",

@@ -6,13 +6,14 @@ A deployed agent computes its weights while it meets its neighbours (network/int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from hushgrad.agent.local import LocalWeights
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import AlgorithmError, MixingError
 from hushgrad.exchange import Links
+from hushgrad.mixing.weights import SAME
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,22 @@ def public_weights(
             )
         into = {j: weigh(me, ends, most) for j, ends in sorted(senders.items())}
         out = {i: weigh(ends, me, most) for i, ends in sorted(receivers.items())}
-        own = 1.0 - _sum((out if weigh is _by_column else into).values())
+        own = _own((out if weigh is _by_column else into).values())
         weights[letter] = LocalWeights(own, out, into)
     return weights
 
 
-def _sum(values: Iterable[float]) -> float:
-    """The sum from left to right, without the compensation of Python's `sum`."""
+def _own(others: Collection[float]) -> float:
+    """An agent's own weight, by the rule of hushgrad.mixing: what the others leave of 1.
+
+    The sum goes from left to right, without the compensation of Python's `sum`.
+    """
     total = 0.0
-    for value in values:
+    for value in others:
         total += value
-    return total
+    own, first = 1.0 - total, next(iter(others), 0.0)
+    is_even = all(value == first for value in others) and abs(own - first) < SAME * own
+    return first if is_even else own
 
 
 def square(me: int, weights: LocalWeights, rows: Mapping[int, Row]) -> LocalWeights:

@@ -8,7 +8,8 @@ from hushgrad.algorithms.ab import AB
 from hushgrad.algorithms.add_opt import ADDOPT, ADDOPTState
 from hushgrad.algorithms.asyn_dgm import AsynDGM
 from hushgrad.algorithms.aug_dgm import AugDGM
-from hushgrad.algorithms.base import Algorithm, Private, Stepping, Tracker, TrackerState
+from hushgrad.algorithms.base import Algorithm, Masked, Private, Stepping, Tracker, TrackerState
+from hushgrad.algorithms.consensus import Consensus, ConsensusState
 from hushgrad.algorithms.dgd import DGD, DGDState
 from hushgrad.algorithms.diging import DIGing
 from hushgrad.algorithms.extra import EXTRA, EXTRAState
@@ -20,6 +21,7 @@ from hushgrad.mixing import Kind
 
 ALL: tuple[type[Algorithm], ...] = (
     PDGDS, PDGNDS, DGD, EXTRA, DIGing, AugDGM, AsynDGM, AB, PushPull, ADDOPT,
+    Consensus,
 )  # fmt: skip
 
 __all__ = [
@@ -34,11 +36,14 @@ __all__ = [
     "Algorithm",
     "AsynDGM",
     "AugDGM",
+    "Consensus",
+    "ConsensusState",
     "DGDState",
     "DIGing",
     "EXTRAState",
     "Kind",
     "Lazy",
+    "Masked",
     "PDGDSState",
     "PDGNDSState",
     "Private",

@@ -64,6 +64,11 @@ class Algorithm(abc.ABC):
         """θ̂ of every agent here."""
         return s.x
 
+    def on(self, network: Network) -> Algorithm:
+        """The algorithm with the numbers that follow from the network, such as its η."""
+        del network
+        return self
+
     def check(self, network: Network) -> None:
         """Refuse a network that the method cannot use. The message names a way out."""
         name = type(self).__name__
@@ -122,6 +127,26 @@ class Stepping(Algorithm):
         return self.schedule(agent)
 
 
+class Masked(Algorithm):
+    """An algorithm whose agents may add zero-sum masks to what they know."""
+
+    masks_curvature: ClassVar[bool] = True  # whether a masked statistic has H_i, or q_i alone
+
+    @property
+    @abc.abstractmethod
+    def masking(self) -> ZeroSum | None:
+        """The masks that drivers add; None: no masks."""
+
+    @property
+    @abc.abstractmethod
+    def least_unit(self) -> float:
+        """The least unit of linear masks; a larger one covers the numbers of all agents."""
+
+    @abc.abstractmethod
+    def mask_sizes(self, dim: int, eta: float | None, scale: float | None = None) -> Sizes:
+        """The sizes of the masks on a network with this η; None: η or the scale is unknown."""
+
+
 class _Design(NamedTuple):
     """The parts that hide a step of the PDG family."""
 
@@ -140,7 +165,7 @@ _DESIGNS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Private(Stepping):
+class Private(Stepping, Masked):
     """A method of the PDG family: private deviations of λ, a private split B, masks.
 
     `design` fills in the parameters that the user leaves open. ``"paper"`` takes deviations ϱ/k²
@@ -206,11 +231,14 @@ class Private(Stepping):
 
     @property
     def masking(self) -> ZeroSum | None:
-        """The masks that drivers add to the agents' gradients."""
         return _DESIGNS[self.design].masks if self.masks is None else self.masks
 
+    @property
+    def least_unit(self) -> float:
+        """1/λ: a mask of this size moves θ by about 1, so it costs few iterations."""
+        return 1.0 / float(self.schedule.base(1.0))
+
     def mask_sizes(self, dim: int, eta: float | None, scale: float | None = None) -> Sizes:
-        """The sizes of the masks on a network with this η; None: η or the scale is unknown."""
         masks = self.masking or zero_sum(linear=0, quadratic=0)
         return masks.sizes(dim, lam=float(self.schedule.base(1.0)), eta=eta, scale=scale)
 

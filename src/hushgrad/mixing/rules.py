@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import MixingError
 from hushgrad.graphs import Graph
-from hushgrad.mixing.weights import Floats, Kind, Weights, objection
+from hushgrad.mixing.weights import SAME, Floats, Kind, Weights, objection
 
 
 def _metropolis(graph: Graph) -> Floats:
@@ -96,9 +96,21 @@ def _by_rule(graph: Graph, rule: str) -> Weights:
             'arcs. Use "uniform_row" or "uniform_column", or leave mixing out to get both.'
         )
     links = RULES[rule](graph)
-    # The own weight is what the others leave of 1, so that the sums hold to rounding.
     ends = graph.senders if rule == "uniform_column" else graph.receivers
-    return Weights(1.0 - np.bincount(ends, links, minlength=graph.n_agents), links)
+    return Weights(_own(graph, ends, links), links)
+
+
+def _own(graph: Graph, ends: NDArray[np.int64], links: NDArray[np.float64]) -> Floats:
+    """What the others leave of 1, so that the sums hold to rounding.
+
+    Where all weights of an agent are equal up to rounding, they are equal to the bit: on a complete
+    graph, all agents then form the same sums.
+    """
+    own = 1.0 - np.bincount(ends, links, minlength=graph.n_agents)
+    least, most = np.full(graph.n_agents, np.inf), np.zeros(graph.n_agents)
+    np.minimum.at(least, ends, links)
+    np.maximum.at(most, ends, links)
+    return np.where((least == most) & (np.abs(own - least) < SAME * own), least, own)
 
 
 def _by_matrix(graph: Graph, matrix: Any) -> Weights:

@@ -19,6 +19,9 @@ SUM_TOLERANCE = 1e-12
 # w_ij and w_ji may differ by this much in a matrix that counts as symmetric.
 SYMMETRY_TOLERANCE = 1e-12
 
+# An own weight that differs by this part from the equal weights of all links differs by rounding.
+SAME = 1e-9
+
 
 class Kind(enum.StrEnum):
     """Which sums of a matrix are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""

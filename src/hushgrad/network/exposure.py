@@ -14,7 +14,7 @@ import logging
 import numpy as np
 
 from hushgrad.agent.vectors import Vector
-from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.base import Masked
 from hushgrad.errors import ExposureError, PrivacyError
 from hushgrad.masks import MOST_QUADRATIC
 from hushgrad.network.config.model import AgentConfig, RunConfig
@@ -69,7 +69,7 @@ def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Ve
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
     algorithm, sizes = run.algorithm, None
-    if isinstance(algorithm, Private) and algorithm.masking is not None:
+    if isinstance(algorithm, Masked) and algorithm.masking is not None:
         sizes = algorithm.mask_sizes(run.dim, run.eta)
     return Setting(
         algorithm=algorithm,

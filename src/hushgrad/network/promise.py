@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hushgrad.algorithms.base import Private
-from hushgrad.network.config.model import AgentConfig, power_of_two
+from hushgrad.algorithms.base import Masked
+from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 
 if TYPE_CHECKING:
     from hushgrad.masks import Sizes
     from hushgrad.theory import Guarantee, RowBound
+    from hushgrad.theory.revealed import Curvature
 
 _WITH_TARGET = ("least_squares", "ridge", "huber")
 
@@ -23,7 +24,7 @@ def missing(config: AgentConfig) -> str | None:
     """The reason why nothing can be promised, with the way out; None if there is a promise."""
     run, kind = config.run, config.objective.kind
     algorithm = run.algorithm
-    if not isinstance(algorithm, Private) or algorithm.masking is None or not run.lengths:
+    if not isinstance(algorithm, Masked) or algorithm.masking is None or not run.lengths:
         return 'messages tell more than a masked statistic. Use design = "recommended"'
     if run.seed is not None:
         return "a seed is no secret, so the masks are none. Leave seed out"
@@ -47,6 +48,8 @@ def row_bound(config: AgentConfig) -> RowBound:
         return theory.logistic_row(norm)
     if spec.kind == "huber":
         return theory.huber_row(norm, target, spec.delta)
+    if spec.kind == "average":  # q = −a
+        return theory.mean_row(norm)
     if spec.kind == "rendezvous":  # f = ‖θ − p‖²: q = −2p, and H is public
         return theory.mean_row(2 * norm)
     return theory.ridge_row(norm, target)
@@ -55,9 +58,8 @@ def row_bound(config: AgentConfig) -> RowBound:
 def sizes_of(config: AgentConfig) -> Sizes:
     """The least sizes of the masks: the unit on which agents agree is 1/λ or larger."""
     run = config.run
-    assert isinstance(run.algorithm, Private)
-    lam = float(run.algorithm.schedule.base(1.0))
-    scale = power_of_two(1.0 / lam if run.scale is None else run.scale)
+    assert isinstance(run.algorithm, Masked)
+    scale = power_of_two(run.algorithm.least_unit if run.scale is None else run.scale)
     return run.algorithm.mask_sizes(run.dim, run.eta, scale)
 
 
@@ -66,7 +68,7 @@ def promise(config: AgentConfig, *, delta: float = 1e-6) -> Guarantee:
     from hushgrad import theory
 
     run = config.run
-    assert isinstance(run.algorithm, Private)
+    assert isinstance(run.algorithm, Masked)
     assert run.algorithm.masking is not None
     return theory.guarantee(
         run.algorithm.masking,
@@ -74,7 +76,7 @@ def promise(config: AgentConfig, *, delta: float = 1e-6) -> Guarantee:
         sizes=sizes_of(config),
         bound=row_bound(config),
         stages=len(run.lengths),
-        curvature=run.algorithm.curvature,
+        curvature=_curvature(run),
         agent=config.number,
         delta=delta,
     )
@@ -86,11 +88,13 @@ def mu_of(config: AgentConfig) -> float | None:
         return None
     from hushgrad.theory.promise import unit_mu
 
-    algorithm = config.run.algorithm
-    assert isinstance(algorithm, Private)
     return unit_mu(
         sizes_of(config),
         row_bound(config),
         stages=len(config.run.lengths),
-        curvature=algorithm.curvature,
+        curvature=_curvature(config.run),
     )
+
+
+def _curvature(run: RunConfig) -> Curvature:
+    return getattr(run.algorithm, "curvature", "newton")

@@ -23,9 +23,10 @@ from hushgrad.agent.stages import (
     from_start,
     is_about_start,
     statistic,
+    vector_statistic,
     within_stage,
 )
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
 from hushgrad.network.agreement import Agreement, agree
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
@@ -47,9 +48,8 @@ MOST_DIM = 8192  # a statistic has d × d numbers: half a gigabyte
 
 def check_stages(run: RunConfig, objective: Objective) -> None:
     """Refuse an objective that a run in stages cannot use."""
-    if not run.lengths:
+    if not run.lengths or not isinstance(run.algorithm, Private):
         return
-    assert isinstance(run.algorithm, Private)
     objective.curvature(run.algorithm.curvature)
     if run.dim > MOST_DIM:
         raise ProblemError(
@@ -73,15 +73,17 @@ class Stages:
     def algorithm(self) -> Algorithm:
         """The algorithm of a stage, whose statistic has its mask already."""
         algorithm = self.config.run.algorithm
-        return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Private
+        return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Masked
 
     def statistic(self, stage: int, start: Vector) -> Statistic:
         """The statistic of this agent's objective before the agents agree on a unit."""
         return self._statistic(stage, start, about_start=False)
 
     def _statistic(self, stage: int, start: Vector, *, about_start: bool) -> Statistic:
-        assert isinstance(self.config.run.algorithm, Private)
-        curve = self._objective.curvature(self.config.run.algorithm.curvature)
+        algorithm = self.config.run.algorithm
+        if not isinstance(algorithm, Private):
+            return vector_statistic(self._objective.gradient, self.config.run.dim)
+        curve = self._objective.curvature(algorithm.curvature)
         before = self._before(stage)
         return statistic(self._objective.gradient, curve, start, before, about_start=about_start)
 
@@ -91,11 +93,11 @@ class Stages:
         `own` is the statistic of a function of the user, if it has been evaluated before.
         """
         algorithm, agreement = self.config.run.algorithm, self.agreement
-        assert isinstance(algorithm, Private)
+        assert isinstance(algorithm, Masked)
         about_start = is_about_start(algorithm, is_quadratic=self._objective.is_quadratic)
         grids, by_rows = mask_grids(self.config.run, agreement.scale), self._objective.rows
         before = self._before(stage)
-        if by_rows is None or grids is None:
+        if by_rows is None or grids is None or not isinstance(algorithm, Private):
             if own is None or about_start:
                 own = self._statistic(stage, start, about_start=about_start)
         else:
@@ -111,17 +113,20 @@ class Stages:
         return self.begun[stage - 1].start if stage else None
 
     def exponent(self, own: Statistic, start: Vector) -> int:
-        """The e of the power of two 2^e that covers q_i, the gradient at the start, and 1/λ."""
+        """The e of the power of two 2^e that covers q_i, the gradient at the start, and the least
+        unit of the algorithm.
+        """
         algorithm = self.config.run.algorithm
-        assert isinstance(algorithm, Private)
-        lam = float(algorithm.schedule.base(1.0))
-        scale = float(covering(Statistic(own.H[None], own.q[None]), start[None], lam))
+        assert isinstance(algorithm, Masked)
+        every = Statistic(own.H[None], own.q[None])
+        scale = float(covering(every, start[None], algorithm.least_unit))
         exponent = math.frexp(scale)[1] - 1
         given = self.config.run.scale
         if given is not None and scale > power_of_two(given):
+            least = "1/λ" if isinstance(algorithm, Private) else "scale in [algorithm]"
             raise ConfigError(
                 "scale in [run] is the unit of masks and covers the gradients of all agents at the "
-                f"start and 1/λ, but scale = {given:g} and this agent needs {scale:g}. "
+                f"start and {least}, but scale = {given:g} and this agent needs {scale:g}. "
                 "Declare a larger scale in every file, or leave it out: then the agents agree."
             )
         return exponent

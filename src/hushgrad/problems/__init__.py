@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from hushgrad.problems.data import Group
     from hushgrad.problems.datasets import AgentData, dataset
     from hushgrad.problems.problem import Problem
-    from hushgrad.problems.quadratic import estimation, estimation_from, rendezvous
+    from hushgrad.problems.quadratic import average, estimation, estimation_from, rendezvous
     from hushgrad.problems.regression import huber, logistic, ridge
 
 __all__ = [
     "AgentData",
     "Group",
     "Problem",
+    "average",
     "dataset",
     "estimation",
     "estimation_from",
@@ -30,7 +31,7 @@ __getattr__, __dir__ = lazy_exports(
         "data": "Group",
         "datasets": "AgentData dataset",
         "problem": "Problem",
-        "quadratic": "estimation estimation_from rendezvous",
+        "quadratic": "average estimation estimation_from rendezvous",
         "regression": "huber logistic ridge",
     },
 )

@@ -56,6 +56,16 @@ def model_hessian(theta: Any, data: Any) -> Any:
     return data["H"]
 
 
+def linear_value(theta: Any, data: Any) -> Any:
+    """The model without H_i: an agent with this model tells ∇f_i(0) alone."""
+    return data["q"] @ theta
+
+
+def linear_gradient(theta: Any, data: Any) -> Any:
+    del theta
+    return data["q"]
+
+
 def model_gradient(theta: Any, data: Any) -> Any:
     """H θ + q; short products are written out for JAX, which fuses them with the next lines."""
     H, q = data["H"], data["q"]

@@ -1,4 +1,4 @@
-"""The quadratic problems of the paper and its relatives: estimation and rendezvous."""
+"""The quadratic problems of the paper and its relatives: estimation, rendezvous, average."""
 
 from __future__ import annotations
 
@@ -124,6 +124,32 @@ def rendezvous(
     )
 
 
+def average(values: ArrayLike) -> Problem:
+    """The average of vectors a_i, one for each agent: f_i(θ) = ½ ‖θ − a_i‖².
+
+    values (m, d), or (trials, m, d) if every Monte Carlo trial has vectors of its own. ∇f_i(0) is
+    −a_i, with which `hg.Consensus` starts.
+
+    >>> average([[0.0, 1.0], [2.0, 4.0]]).solution()
+    array([1. , 2.5])
+    """
+    is_many = np.ndim(values) == 3
+    a = check_array("values", values, ("trials", "agents", "d")[not is_many :])
+    return Problem(
+        half_distance,
+        {"a": a},
+        dim=a.shape[-1],
+        gradient=half_distance_gradient,
+        solution=_average,
+        smoothness=1.0,
+        strong_convexity=1.0,
+        hessian=half_distance_hessian,
+        quadratic=True,
+        per_trial=is_many,
+        name="average",
+    )
+
+
 def _estimation(
     M: NDArray[np.float64], z: NDArray[np.float64], sigma: NDArray[np.float64]
 ) -> Problem:
@@ -201,3 +227,21 @@ def _distance_hessian(theta: Any, data: Any) -> NDArray[np.float64]:
 
 def _mean(data: Any) -> NDArray[np.float64]:
     return data["p"].mean(axis=0)
+
+
+def half_distance(theta: Any, data: Any) -> Any:
+    away = theta - data["a"]
+    return away @ away / 2
+
+
+def half_distance_gradient(theta: Any, data: Any) -> Any:
+    return theta - data["a"]
+
+
+def half_distance_hessian(theta: Any, data: Any) -> NDArray[np.float64]:
+    del data
+    return np.eye(len(theta))
+
+
+def _average(data: Any) -> NDArray[np.float64]:
+    return data["a"].mean(axis=0)

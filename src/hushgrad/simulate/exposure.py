@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.masking import mask_sizes
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
@@ -60,7 +60,7 @@ def judge_run(
     Raises PrivacyError if the sums over honest agents reveal too much.
     """
     names = check_accepted(accepted)
-    if not isinstance(algorithm, Private):
+    if not isinstance(algorithm, Masked):
         return Judged([])
     setting = Setting(
         algorithm=algorithm,
@@ -101,7 +101,7 @@ def judge_run(
 
 def check_stage(
     limited: Revealed,
-    algorithm: Private,
+    algorithm: Masked,
     problem: Problem,
     trials: NDArray[np.int64],
     starts: Floats,

@@ -112,6 +112,7 @@ def run(
             'messages are tampered with agent by agent, which needs engine="agents" and no driver, '
             f"but engine = {engine!r}, driver = {driver!r}."
         )
+    algorithm = algorithm.on(network)
     algorithm.check(network)
     stages = n_stages(algorithm, is_quadratic=problem.is_quadratic)
     if stages > 1 and (start != start[:, :1]).any():

@@ -23,11 +23,18 @@ from hushgrad.agent.stages import (
     is_about_start,
     stage_lengths,
     statistic,
+    vector_statistic,
     within_stage,
 )
-from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.base import Masked
 from hushgrad.problems import Problem
-from hushgrad.problems.models import model_gradient, model_hessian, model_value
+from hushgrad.problems.models import (
+    linear_gradient,
+    linear_value,
+    model_gradient,
+    model_hessian,
+    model_value,
+)
 from hushgrad.problems.rows import Grids
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.exposure import check_stage
@@ -46,8 +53,9 @@ def simulate_stages(
 ) -> Outcome:
     """All stages of a run, as if they were one; `masking` replaces the seeded masks."""
     algorithm = request.algorithm
-    assert isinstance(algorithm, Private)
-    lengths = stage_lengths(int(request.samples[-1]), stages, algorithm.curvature)
+    assert isinstance(algorithm, Masked)
+    curvature = getattr(algorithm, "curvature", "newton")
+    lengths = stage_lengths(int(request.samples[-1]), stages, curvature)
     masking = masking or _seeded(request, algorithm)
     x, before, scale = request.x0, None, None
     outcomes: list[Outcome] = []
@@ -63,7 +71,7 @@ def simulate_stages(
             )
         if scale is None:
             every = statistics(request.problem, algorithm, request.trials, held, before)
-            scale = covering(every, held, float(algorithm.schedule.base(1.0)))
+            scale = covering(every, held, algorithm.least_unit)
         grids = mask_grids(algorithm, request.network, request.problem.dim, scale)
         about_start = is_about_start(algorithm, is_quadratic=request.problem.is_quadratic)
         every = statistics(
@@ -81,7 +89,7 @@ def simulate_stages(
     return replace(_joined(outcomes), mask_scale=scale)
 
 
-def _seeded(request: RunRequest, algorithm: Private) -> Masking:
+def _seeded(request: RunRequest, algorithm: Masked) -> Masking:
     """The masks that the seed gives."""
 
     def masked(every: Statistic, scale: Floats, stage: int) -> Statistic:
@@ -100,7 +108,7 @@ def _seeded(request: RunRequest, algorithm: Private) -> Masking:
 
 def statistics(
     problem: Problem,
-    algorithm: Private,
+    algorithm: Masked,
     trials: NDArray[np.int64],
     x: Floats,
     before: Floats | None,
@@ -113,14 +121,18 @@ def statistics(
     With the grids of every trial, the statistics of problems that are sums over rows are sums of
     rounded rows. Those of other problems are rounded when they are masked.
     """
-    is_fixed = algorithm.curvature == "fixed"
+    is_fixed = getattr(algorithm, "curvature", None) == "fixed"
     n, m, d = x.shape
-    every = Statistic(np.empty((n, m, d, d)), np.empty((n, m, d)))
+    of_H = d if algorithm.masks_curvature else 0
+    every = Statistic(np.empty((n, m, of_H, of_H)), np.empty((n, m, d)))
     alike = [range(n)] if problem.n_trials is None else [range(t, t + 1) for t in range(n)]
     for alike_trials in alike:  # trials that have the same problem
         trial = None if problem.n_trials is None else int(trials[alike_trials[0]])
         for i in range(m):
             gradient = problem.local_gradient(i, trial)
+            if not algorithm.masks_curvature:
+                every.q[list(alike_trials), i] = vector_statistic(gradient, d).q
+                continue
             curve = problem.local_curvature(i, trial, majorised=is_fixed)
             by_rows = None if grids is None else problem.local_rows(i, trial)
             for t in alike_trials:
@@ -138,18 +150,23 @@ def model_problem(
 ) -> Problem:
     """The problem of a stage; solution (trials, d) is the point from which errors are measured."""
     order = np.argsort(trials)  # a problem's trials ascend
+    common: dict[str, Any] = {
+        "dim": every.q.shape[-1],
+        "solution": solution[order],
+        "quadratic": True,
+        "per_trial": True,
+        "trial_numbers": trials[order],
+        "name": name,
+    }
+    if not every.H.size:
+        return Problem(linear_value, {"q": every.q[order]}, gradient=linear_gradient, **common)
     return Problem(
         model_value,
         {"H": every.H[order], "q": every.q[order]},
-        dim=every.q.shape[-1],
         gradient=model_gradient,
-        solution=solution[order],
         smoothness=_largest_curvature,
         hessian=model_hessian,
-        quadratic=True,
-        per_trial=True,
-        trial_numbers=trials[order],
-        name=name,
+        **common,
     )
 
 
@@ -182,7 +199,7 @@ def _stage(
     outcome = driver(
         replace(
             request,
-            algorithm=within_stage(request.algorithm),  # type: ignore[arg-type]  # Private
+            algorithm=within_stage(request.algorithm),  # type: ignore[arg-type]  # Masked
             problem=model_problem(problem.name, every, solution, request.trials),
             stage=s,
             tamper=_from(begin, request.tamper),

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.masks import MOST_QUADRATIC, Sizes, ZeroSum
 from hushgrad.theory.revealed import Revealed
@@ -68,7 +68,7 @@ class Setting:
     @property
     def masks(self) -> ZeroSum | None:
         """The masks that the agents use; None: no masks, or masks of the size 0."""
-        masks = self.algorithm.masking if isinstance(self.algorithm, Private) else None
+        masks = self.algorithm.masking if isinstance(self.algorithm, Masked) else None
         is_used = self.sizes is not None and (self.sizes.linear > 0 or self.sizes.quadratic > 0)
         return masks if is_used else None
 
@@ -76,6 +76,11 @@ class Setting:
     def is_masked_statistic(self) -> bool:
         """Whether messages depend on the data through a masked statistic only."""
         return self.masks is not None and (self.stages > 0 or self.is_quadratic)
+
+    @property
+    def has_curvature(self) -> bool:
+        """Whether the statistic has a curvature H_i for masks to hide."""
+        return not isinstance(self.algorithm, Masked) or self.algorithm.masks_curvature
 
     @property
     def needs_gradient(self) -> bool:
@@ -130,7 +135,7 @@ def check_accepted(names: object) -> frozenset[str]:
 
 def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
     """The count of what stages reveal about the effective honest rows; None without stages."""
-    if not setting.stages:
+    if not setting.stages or not setting.has_curvature:
         return None
     return Revealed(
         dim=setting.dim,
@@ -146,6 +151,7 @@ def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
 type Answer = tuple[bool, str]
 
 _UNMASKED: Answer = (True, "there are no masks to judge")
+_NO_CURVATURE: Answer = (True, "messages tell a vector, and no H_i")
 
 
 def _design(setting: Setting, own: OwnNumbers) -> Answer:
@@ -154,7 +160,7 @@ def _design(setting: Setting, own: OwnNumbers) -> Answer:
     if setting.masks is None:
         return False, (
             f"messages must depend on the data through masked numbers only, but {name} has no "
-            'masks here, and its messages tell gradients. Use PDGNDS with design = "recommended".'
+            f"masks here, and its messages tell {_told(setting)}."
         )
     if not setting.is_masked_statistic:
         return False, (
@@ -163,6 +169,13 @@ def _design(setting: Setting, own: OwnNumbers) -> Answer:
             '(logistic regression: exactly). Use design = "recommended", or stages = 8.'
         )
     return True, "messages depend on the data through a masked statistic only"
+
+
+def _told(setting: Setting) -> str:
+    """What messages tell without masks, and the way out."""
+    if setting.has_curvature:
+        return 'gradients. Use PDGNDS with design = "recommended"'
+    return "the vector itself. Use masks, as Consensus does if you leave them out"
 
 
 def _seed(setting: Setting, own: OwnNumbers) -> Answer:
@@ -179,6 +192,8 @@ def _eta(setting: Setting, own: OwnNumbers) -> Answer:
     del own
     if setting.masks is None:
         return _UNMASKED
+    if not setting.has_curvature:
+        return _NO_CURVATURE
     if setting.masks.quadratic is None and not setting.quadratic and not _is_large(setting):
         return False, (
             "the size of quadratic masks follows from η of the network, but eta is missing in "
@@ -194,6 +209,8 @@ def _is_large(setting: Setting) -> bool:
 
 def _dimension(setting: Setting, own: OwnNumbers) -> Answer:
     del own
+    if not setting.has_curvature:
+        return _NO_CURVATURE
     if setting.masks is not None and _is_large(setting):
         return False, (
             f"quadratic masks are for d ≤ {MOST_QUADRATIC}, but d = {setting.dim}: masks are "
@@ -206,6 +223,8 @@ def _curvature(setting: Setting, own: OwnNumbers) -> Answer:
     masks, size, lam = setting.masks, setting.quadratic, setting.lam
     if masks is None:
         return _UNMASKED
+    if not setting.has_curvature:
+        return _NO_CURVATURE
     if not size and masks.quadratic is None:
         return True, "there are no quadratic masks to judge"  # eta or dimension says so
     rule = "quadratic masks must be as large as the curvature, λ‖H_i‖ ≤ the size of λQ"
@@ -234,6 +253,11 @@ def _gradient(setting: Setting, own: OwnNumbers) -> Answer:
     rule = "linear masks must be as large as the gradient, λ|g_i| ≤ the size of λc"
     if not setting.needs_gradient:
         return True, "the agents agree on a unit of linear masks that covers g_i(x⁰) and q_i"
+    if not setting.has_curvature:
+        return False, (
+            "linear masks must be as large as the unit that covers all vectors, but their size is "
+            f"{masks.linear:g} units. Use masks with linear = 1e4."
+        )
     if own.gradient is None:
         return False, f"{rule}, but g_i is not known. Give the gradient of f_i."
     largest = lam * own.gradient
@@ -287,6 +311,8 @@ def _degree(setting: Setting, own: OwnNumbers) -> Answer:
 def _sums(setting: Setting, own: OwnNumbers) -> Answer:
     told = count_revealed(setting, own.rows)
     if told is None:
+        if not setting.has_curvature:
+            return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"
         return True, "the run has no stages whose sums could be counted"
     objection = told.objection()
     return objection is None, objection or told.summary

@@ -154,7 +154,7 @@ def test_rendezvous_pulls_to_the_position_inline_or_in_a_file(tmp_path):
             load_objective(spec, 2).gradient(theta), problem.local_gradient(0)(theta)
         )
     (tmp_path / "p.csv").write_text("y,x\n4,3\n1,1\n")
-    with pytest.raises(ProblemError, match=r"one position, but .* has 2 rows"):
+    with pytest.raises(ProblemError, match=r"one vector, but .* has 2 rows"):
         load_objective(in_file, 2)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from hushgrad.agent.weights import MIXING
-from hushgrad.algorithms import AsynDGM
+from hushgrad.algorithms import AsynDGM, Consensus
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import IdentityError
 from hushgrad.exchange import Links
@@ -30,6 +31,7 @@ _LEAST = {
     "agent": {"number": 0, "max_jumps": 0, "record_every": 1},
     "objective": {"regularisation": 0},
 }  # fmt: skip
+_VECTORS = {"rendezvous": "position", "average": "values"}
 _POSITIVE = {
     "run": ["tolerance", "scale", "row_norm", "row_target"],
     "agent": ["max_wait", "heartbeat"],
@@ -125,8 +127,9 @@ def _check_run(findings: Mistakes, common: Table, x0: list[float] | None) -> Non
 
 def _check_data(findings: Mistakes, table: Table) -> None:
     here = ("objective",)
-    if table.get("kind") == "rendezvous" and ("position" in table) == ("file" in table):
-        findings.add(here, "needs either position or file with columns, and not both.")
+    own = _VECTORS.get(table.get("kind", ""))  # the key of the agent's one vector
+    if own is not None and (own in table) == ("file" in table):
+        findings.add(here, f"needs either {own} or file with columns, and not both.")
     columns = table.get("columns")
     if columns is not None:
         twice = sorted({name for name in columns if columns.count(name) > 1})
@@ -134,7 +137,7 @@ def _check_data(findings: Mistakes, table: Table) -> None:
             findings.add((*here, "columns"), f"names {twice[0]!r} twice. Leave one out.")
         if table.get("target") in columns:
             findings.add((*here, "columns"), f"has the target {table['target']!r}. Take it out.")
-    if ("file" in table and columns is None and table.get("kind") == "rendezvous") or columns == []:
+    if ("file" in table and columns is None and own is not None) or columns == []:
         findings.add(here, "needs at least one column of its file in columns.")
     if len(table.get("delimiter", ",")) != 1:
         findings.add((*here, "delimiter"), f"= {shown(table['delimiter'])} is not one character.")
@@ -221,6 +224,29 @@ def check_partners(findings: Mistakes, tables: Table, algorithm: Algorithm) -> N
         )
     if extra := sorted(here - needed):
         findings.add(("partner",), f"has {_numbers(extra)}, with whom this agent shares no mask.")
+
+
+def within_run(findings: Mistakes, tables: Table, algorithm: Algorithm) -> Algorithm:
+    """The algorithm with η of [run] if it needs η; finds an objective that it cannot average."""
+    if not isinstance(algorithm, Consensus):
+        return algorithm
+    kind = tables["objective"].get("kind", "average")  # a function may be anything
+    if kind != "average":
+        findings.add(
+            ("objective", "kind"),
+            f"= {shown(kind)} is minimised by no average, but Consensus averages vectors. Use "
+            'kind = "average", or PDGNDS.',
+        )
+    if algorithm.acceleration == "none":
+        return algorithm
+    eta = algorithm.eta if algorithm.eta is not None else tables["run"].get("eta")
+    if eta is None:
+        findings.add(
+            ("run",),
+            'needs the key eta: acceleration = "chebyshev" follows from η of the network. Write '
+            "the same number in every file: hg.Network(graph).eta computes it.",
+        )
+    return replace(algorithm, eta=None if eta is None else float(eta))
 
 
 def _numbers(numbers: list[int]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
-from hushgrad.network.config.checks import check_links, check_partners, check_sense
+from hushgrad.network.config.checks import check_links, check_partners, check_sense, within_run
 from hushgrad.network.config.model import (
     HEARTBEAT,
     MAX_WAIT,
@@ -192,6 +192,16 @@ def rendezvous(
     }
 
 
+def average(
+    *,
+    values: list[float] | None = None,
+    file: str | None = None,
+    columns: list[str] | None = None,
+    delimiter: str = ",",
+) -> dict[str, Any]:
+    return rendezvous(position=values, file=file, columns=columns, delimiter=delimiter)
+
+
 def function(
     *,
     function: str,
@@ -213,6 +223,7 @@ KINDS: dict[str, Builder] = {
     "logistic": ridge,
     "huber": huber,
     "rendezvous": rendezvous,
+    "average": average,
 }
 _SINGLE: dict[str, Builder | None] = {
     "agent": agent,
@@ -255,7 +266,7 @@ def parse_config(
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
     findings.throw()
-    algorithm = _algorithm(place, tables["algorithm"])
+    algorithm = within_run(findings, tables, _algorithm(place, tables["algorithm"]))
     check_links(findings, tables, algorithm)
     check_partners(findings, tables, algorithm)
     findings.throw()
@@ -280,8 +291,8 @@ def _algorithm(source: Source, table: Table) -> Algorithm:
 
 def _build(source: Source, tables: Table, algorithm: Algorithm) -> AgentConfig:
     own, common = agent(**tables["agent"]), run(**tables["run"])
-    paths = {key: source.directory / own.pop(key) for key in ("key", "certificate")}
-    paths |= {key: source.directory / own.pop(key) for key in ("state", "result")}
+    kept = {key: own.pop(key) for key in ("key", "certificate", "state", "result")}
+    paths = {key: source.directory / path for key, path in kept.items()}
 
     def known(table: Table, builder: Builder) -> dict[str, Any]:
         fields = builder(**table)
@@ -305,11 +316,9 @@ def _objective(source: Source, table: Table, n_agents: int) -> ObjectiveSpec:
     fields = builder(**{key: value for key, value in table.items() if key != "kind"})
     if fields.get("file") is not None:
         fields["file"] = source.directory / fields["file"]
-    if fields.get("standardise") is not None:
-        constants = fields["standardise"]
-        fields["standardise"] = Standardise(
-            mean=tuple(constants["mean"]), scale=tuple(constants["scale"])
-        )
+    if (constants := fields.get("standardise")) is not None:
+        mean, scale = (tuple(constants[key]) for key in ("mean", "scale"))
+        fields["standardise"] = Standardise(mean=mean, scale=scale)
     return ObjectiveSpec(kind=kind, n_agents=n_agents, source=source, **fields)
 
 

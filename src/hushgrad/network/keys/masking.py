@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushgrad.agent.stages import Statistic
 from hushgrad.agent.vectors import Vector
-from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.base import Masked
 from hushgrad.draws import Stream, pair_keys, pair_words, trial_keys
 from hushgrad.errors import MaskError, StateError
 from hushgrad.files.atomic import replace_file
@@ -139,7 +139,7 @@ def needs_scale(run: RunConfig) -> bool:
 def _masks(run: RunConfig, scale: float | None = None) -> tuple[ZeroSum, Sizes] | None:
     """The masks of a run and their sizes; None if the run has no masks."""
     algorithm = run.algorithm
-    if not isinstance(algorithm, Private) or algorithm.masking is None:
+    if not isinstance(algorithm, Masked) or algorithm.masking is None:
         return None
     sizes = algorithm.mask_sizes(run.dim, run.eta, scale)
     return (algorithm.masking, sizes) if sizes.linear or sizes.quadratic else None

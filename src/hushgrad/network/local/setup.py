@@ -21,7 +21,7 @@ import numpy as np
 
 from hushgrad.agent.links import link_numbers
 from hushgrad.agent.weights import MIXING
-from hushgrad.algorithms.base import Algorithm, Private
+from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import InputError, MixingError, ProblemError
 from hushgrad.exchange import Links
 from hushgrad.files.atomic import replace_file
@@ -192,7 +192,7 @@ def _run_table(request: RunRequest) -> Table:
     }
     if mixing == "max_degree":
         table["max_degree"] = int(graph.in_degree.max())
-    if _masks(request.algorithm) is not None:
+    if _masks(request.algorithm) is not None or getattr(request.algorithm, "eta", None) is not None:
         table["eta"] = request.network.eta
     return table
 
@@ -231,7 +231,7 @@ def _links(algorithm: Algorithm, graph: Graph, j: int) -> dict[int, Table]:
 
 
 def _masks(algorithm: Algorithm) -> Any:
-    return algorithm.masking if isinstance(algorithm, Private) else None
+    return algorithm.masking if isinstance(algorithm, Masked) else None
 
 
 def _partners(request: RunRequest, j: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ agents:
     logistic        f_i(θ) = Σ_r log(1 + exp(−y_r x_rᵀθ)) + (regularisation / 2m) ‖θ‖²,   y_r = ±1
     huber           f_i(θ) = Σ_r h(x_rᵀθ − y_r) + (regularisation / 2m) ‖θ‖²
     rendezvous      f_i(θ) = ‖θ − p_i‖²
+    average         f_i(θ) = ½ ‖θ − a_i‖²
 
 Huber's h(r) is r²/2 up to |r| = delta, then linear. An intercept is a last column of ones, without
 a penalty. A run in stages (hushgrad.agent.stages)
@@ -38,7 +39,7 @@ from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
 type ObjectiveKind = Literal[
-    "least_squares", "ridge", "logistic", "huber", "rendezvous", "function"
+    "least_squares", "ridge", "logistic", "huber", "rendezvous", "average", "function"
 ]
 type Gradient = Callable[[Vector], Vector]
 # θ, θ one stage before or None, grids, whether the curvature is fixed → H (d, d), q (d,)
@@ -74,7 +75,7 @@ class ObjectiveSpec:
     regularisation: float = 0.0
     delta: float = 1.35  # huber
     standardise: Standardise | None = None
-    position: tuple[float, ...] | None = None  # rendezvous
+    position: tuple[float, ...] | None = None  # rendezvous, and the vector of an average
     function: str | None = None  # "file.py:name" or "module:name": θ → … or θ, data → …
     jax: bool = False  # the function is a loss or a gradient in JAX; JAX differentiates a loss
     quadratic: bool = False  # the function is the gradient (or loss) of a quadratic f_i
@@ -89,7 +90,7 @@ class ObjectiveSpec:
     @property
     def is_quadratic(self) -> bool:
         """Whether f_i is quadratic, whatever the data."""
-        return self.quadratic or self.kind in ("least_squares", "ridge", "rendezvous")
+        return self.quadratic or self.kind in ("least_squares", "ridge", "rendezvous", "average")
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ def load_objective(
 def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
     if spec.kind == "function":
         return _from_function(spec, dim)
-    if spec.kind == "rendezvous":
-        return _rendezvous(spec, dim)
+    if spec.kind in ("rendezvous", "average"):
+        return _distance(spec, dim, 2.0 if spec.kind == "rendezvous" else 1.0)
     return _regression(spec, dim)
 
 
@@ -234,21 +235,23 @@ def _signs(block: Block) -> Vector:
     return 2 * labels - 1 if uses_zero else labels.copy()
 
 
-def _rendezvous(spec: ObjectiveSpec, dim: int) -> Objective:
+def _distance(spec: ObjectiveSpec, dim: int, factor: float) -> Objective:
+    """Half the factor times the squared distance from the agent's one vector."""
     if spec.file is None:
-        position, place = np.array(spec.position, np.float64), "position"
+        key = "position" if spec.kind == "rendezvous" else "values"
+        position, place = np.array(spec.position, np.float64), key
     else:
         block = read_columns(spec.file, spec.columns, delimiter=spec.delimiter)
         if len(block.values) != 1:
             raise ProblemError(
-                f"an agent has one position, but '{spec.file}' has {len(block.values)} rows. "
+                f"an agent has one vector, but '{spec.file}' has {len(block.values)} rows. "
                 "Keep the agent's own row."
             )
         position, place = block.values[0], spec.file.name
     _check_dim(spec, len(position), dim)
-    twice = safeguarded(lambda theta, _: 2 * np.eye(len(theta)))
-    describe = f"rendezvous from {place}"
-    objective = _checked(dim, lambda theta: 2 * (theta - position), describe, twice, twice)
+    curve = safeguarded(lambda theta, _: factor * np.eye(len(theta)))
+    describe = f"{spec.kind} from {place}"
+    objective = _checked(dim, lambda theta: factor * (theta - position), describe, curve, curve)
     return replace(objective, largest_row=(float(np.linalg.norm(position)), 0.0))
 
 
