@@ -324,8 +324,8 @@ def test_span_solves_a_system_that_the_messages_leave_open(name, seed, monkeypat
     for view, _, i in views(run, eavesdropper):
         lines = span.lines_of(view, i)
         still = replace(lines, u=np.broadcast_to(lines.u[5], lines.u.shape))
-        Span().path(view, i, lines)
-        assert not len(Span().path(view, i, still).k)
+        Span().along(view, i, lines)
+        assert not len(Span().along(view, i, still).k)
     assert min(diagonals) > 100  # rounding is about 1 there
 
 

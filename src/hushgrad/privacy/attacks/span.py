@@ -132,11 +132,11 @@ class Span(Attack):
         """x_i^k and h_i^k of the iterations in which they are determined."""
         kept = _kept.setdefault(view, {})  # other attacks ask again
         if (self, target) not in kept:
-            kept[self, target] = self._path(view, target)
+            kept[self, target] = self.along(view, target, lines_of(view, target))
         return kept[self, target]
 
-    def _path(self, view: Knowledge, target: int) -> Path:
-        lines = lines_of(view, target)
+    def along(self, view: Knowledge, target: int, lines: Lines) -> Path:
+        """The path whose directions, and whatever else messages say, are given."""
         n = min(self.first + 2, view.iterations)  # x^k needs the messages of k
         F = net_inflow(view, target)[:n]
         x, off = _solve(view, lines, F)
