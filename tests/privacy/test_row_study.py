@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 SEEDS = pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param((19, 20), id="few"),
+        pytest.param((4, 7), id="few"),
         pytest.param(range(3, 113), id="many", marks=pytest.mark.slow),
     ],
 )
