@@ -144,7 +144,8 @@ def problem_of(case, rows):
     parts = rows[: case.n_agents * case.per_agent].reshape(case.n_agents, case.per_agent, case.dim)
     y = rng.choice([-1.0, 1.0], size=parts.shape[:2])
     X = [part * sign[:, None] for part, sign in zip(parts, y, strict=True)]
-    return hg.problems.logistic(X, list(y), regularisation=0.1 * y.size)
+    penalty = 0.1 * y.size if case.stages else 2.0  # admitted runs have many rows, direct ones few
+    return hg.problems.logistic(X, list(y), regularisation=penalty)
 
 
 def network_of(case):
