@@ -228,6 +228,20 @@ class Schedule:
         base = self.base(agent.k + 1.0)
         return base if self.deviation is None else base * self.deviation.factor(agent)
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The `numbers` of the schedule and of its deviation."""
+        parts = [self] if self.deviation is None else [self, self.deviation]
+        return tuple(getattr(part, name) for part in parts for name in part.numbers)
+
+    def with_arguments(self, arguments: Sequence[Any]) -> Self:
+        """The same schedule with other numbers, in the order of `arguments`."""
+        own = dict(zip(self.numbers, arguments, strict=False))
+        if self.deviation is not None:
+            rest = zip(self.deviation.numbers, arguments[len(own) :], strict=True)
+            own["deviation"] = replace(self.deviation, **dict(rest))
+        return replace(self, **own)
+
     def theorem_1(self) -> tuple[str, ...]:
         """The conditions of Theorem 1 that this schedule fails; empty if all hold.
 
@@ -314,22 +328,6 @@ def diminishing(
     return Diminishing(
         scale=float(scale), power=float(power), offset=float(offset), deviation=deviation
     )
-
-
-def numbers_of(schedule: Schedule) -> tuple[Any, ...]:
-    """The numbers of a schedule and its deviation that may change without another program."""
-    parts = [schedule] if schedule.deviation is None else [schedule, schedule.deviation]
-    return tuple(getattr(part, name) for part in parts for name in part.numbers)
-
-
-def with_numbers(schedule: Schedule, numbers: Sequence[Any]) -> Schedule:
-    """The same schedule with other numbers, in the order of `numbers_of`."""
-    own = dict(zip(schedule.numbers, numbers, strict=False))
-    deviation = schedule.deviation
-    if deviation is not None:
-        rest = dict(zip(deviation.numbers, numbers[len(own) :], strict=True))
-        own["deviation"] = replace(deviation, **rest)
-    return replace(schedule, **own)
 
 
 def check_schedule(stepsize: object, owner: str) -> None:

@@ -84,6 +84,6 @@ def test_a_step_may_look_at_its_stepsize():
 
 def test_numbers_are_exchanged_in_their_order():
     schedule = S.constant(0.05, S.geometric(0.9))
-    assert S.numbers_of(schedule) == (0.05, 0.9)
-    assert S.with_numbers(schedule, (0.1, 0.5)) == S.constant(0.1, S.geometric(0.5))
-    assert S.with_numbers(S.constant(0.05), (0.1,)) == S.constant(0.1)
+    assert schedule.arguments == (0.05, 0.9)
+    assert schedule.with_arguments((0.1, 0.5)) == S.constant(0.1, S.geometric(0.5))
+    assert S.constant(0.05).with_arguments((0.1,)) == S.constant(0.1)

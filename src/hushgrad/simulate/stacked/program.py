@@ -42,7 +42,6 @@ from hushgrad.simulate.stacked.constants import (
 )
 from hushgrad.simulate.stacked.layout import Layout
 from hushgrad.simulate.stacked.recorder import Recorder
-from hushgrad.stepsizes import numbers_of, with_numbers
 
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
@@ -190,13 +189,13 @@ class Program:
 
 def _numbers(algorithm: Algorithm) -> tuple[float, ...]:
     """The numbers that a program of the algorithm takes as arguments."""
-    return numbers_of(algorithm.stepsize) if isinstance(algorithm, Stepping) else ()
+    return algorithm.stepsize.arguments if isinstance(algorithm, Stepping) else ()
 
 
 def _with_numbers(algorithm: Algorithm, numbers: Sequence[Any]) -> Algorithm:
     if not isinstance(algorithm, Stepping):
         return algorithm
-    return replace(algorithm, stepsize=with_numbers(algorithm.stepsize, numbers))
+    return replace(algorithm, stepsize=algorithm.stepsize.with_arguments(numbers))
 
 
 _cached_program = functools.lru_cache(maxsize=64)(Program)
