@@ -23,6 +23,7 @@ M, K = 3, 20
 PATH = hg.Network(hg.graphs.path(M))  # W² has a link more
 
 
+@pytest.mark.filterwarnings("ignore:Consensus gives the average")  # all have the same f_i
 @pytest.mark.parametrize("name", TABLES)
 def test_every_algorithm_by_processes_gives_the_simulators_trajectory(tmp_path, name):
     algorithm = build_algorithm(Source("test", Path()), TABLES[name], ("algorithm",))

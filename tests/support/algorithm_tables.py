@@ -15,6 +15,7 @@ TABLES = {
     },
     "PDGNDS square": PDGNDS | {"form": "square"},
     "DGD": {"name": "DGD"},
+    "Consensus": {"name": "Consensus", "acceleration": "chebyshev"},
     **{
         name: {"name": name, "stepsize": CONSTANT}
         for name in ("EXTRA", "DIGing", "AugDGM", "AsynDGM", "AB", "PushPull", "ADDOPT")

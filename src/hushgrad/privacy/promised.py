@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from hushgrad.agent.masking import mask_sizes
-from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.base import Masked
 from hushgrad.privacy.adversaries import Adversary
 from hushgrad.problems import Problem
 from hushgrad.simulate.result import Run
-from hushgrad.theory.bounds import RowBound, huber_row, logistic_row, ridge_row
+from hushgrad.theory.bounds import RowBound, huber_row, logistic_row, mean_row, ridge_row
 from hushgrad.theory.promise import MOST_AGENTS, guarantee
 
 DELTA = 1e-6
@@ -51,7 +51,7 @@ def promises(
     """The guarantee of one trial against each adversary; None if the run has none."""
     algorithm, m = run.algorithm, run.network.n_agents
     stages = len(run.config["stages"] or ())
-    if not isinstance(algorithm, Private) or not stages or run.mask_scale is None:
+    if not isinstance(algorithm, Masked) or not stages or run.mask_scale is None:
         return None
     masks, found = algorithm.masking, largest_row(run.problem)
     if masks is None or found is None or not 2 <= m <= MOST_AGENTS:
@@ -63,7 +63,7 @@ def promises(
     for coalition in sorted({tuple(sorted(a.members)) for a in adversaries}, key=_by_size):
         told = guarantee(
             masks, m, sizes=sizes, bound=bound, stages=stages, delta=DELTA, coalition=coalition,
-            curvature=algorithm.curvature,
+            curvature=getattr(algorithm, "curvature", "newton"),
         )  # fmt: skip
         worst = max((e for e in told.exposures if e.agent in wanted), key=lambda e: e.mu)
         lines.append(
@@ -81,9 +81,14 @@ def promises(
 
 def largest_row(problem: Problem) -> tuple[RowBound, str] | None:
     """The bound that the largest rows of a problem reach, and a sentence about it."""
-    if problem.name not in ("ridge", "logistic", "huber") or problem.n_trials is not None:
+    if problem.n_trials is not None:
         return None
     data: Any = problem.data
+    if problem.name == "average":
+        norm = float(np.linalg.norm(data["a"], axis=-1).max())
+        return mean_row(norm), f"the largest vector of these data, ‖a‖ = {norm:.3g}"
+    if problem.name not in ("ridge", "logistic", "huber"):
+        return None
     held = data["weight"] > 0
     norm = float(np.linalg.norm(data["X"], axis=-1)[held].max())
     target = float(np.abs(data["y"][held]).max())

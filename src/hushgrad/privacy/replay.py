@@ -12,7 +12,7 @@ from hushgrad.agent.local import Local, local_agents
 from hushgrad.agent.masking import agent_masks, mask_sizes
 from hushgrad.agent.single import SingleAgent
 from hushgrad.agent.stages import is_about_start, within_stage
-from hushgrad.algorithms.base import Private, Stepping
+from hushgrad.algorithms.base import Masked, Private, Stepping
 from hushgrad.draws import pair_keys, pair_words, trial_keys
 from hushgrad.errors import PrivacyError
 from hushgrad.exchange import Columns
@@ -108,11 +108,13 @@ def _scale(run: Run, row: int) -> float | None:
 def shared_masks(run: Run, row: int, i: int) -> dict[int, Mask]:
     """{partner: the part of the partner's mask that comes from the key which it shares with i}."""
     algorithm, network = run.algorithm, run.network
-    if not isinstance(algorithm, Private) or algorithm.masking is None:
+    if not isinstance(algorithm, Masked) or algorithm.masking is None:
         return {}
     sizes = mask_sizes(algorithm, network, run.problem.dim, _scale(run, row))
     trial, found = [int(run.trials[row])], dict[int, Mask]()
-    is_fixed = run.stage > 0 and algorithm.curvature == "fixed"  # Q of the first stage stays
+    is_fixed = (
+        run.stage > 0 and getattr(algorithm, "curvature", None) == "fixed"
+    )  # Q of the first stage stays
     for partner in algorithm.masking.partners(i, network.n_agents):
         parts: list[Mask] = []
         for stage in (run.stage, 0) if is_fixed else (run.stage,):

@@ -227,7 +227,8 @@ class Judge:
             error=max(curvature[0].error, found[0].error),
             guess=max(curvature[0].guess, found[0].guess),
         )
-        return *found, *curvature, worse
+        shown = [c for c in curvature if c.guess > _EXACT]  # what all losses share is no secret
+        return *found, *shown, worse
 
     def _curvature(self, e: Estimate) -> tuple[Evidence, ...]:
         true = self.truth.hessian(e.target)

@@ -253,6 +253,11 @@ def _gradient(setting: Setting, own: OwnNumbers) -> Answer:
     rule = "linear masks must be as large as the gradient, λ|g_i| ≤ the size of λc"
     if not setting.needs_gradient:
         return True, "the agents agree on a unit of linear masks that covers g_i(x⁰) and q_i"
+    if not setting.has_curvature:
+        return False, (
+            "linear masks must be as large as the unit that covers all vectors, but their size is "
+            f"{masks.linear:g} units. Use masks with linear = 1e4."
+        )
     if own.gradient is None:
         return False, f"{rule}, but g_i is not known. Give the gradient of f_i."
     largest = lam * own.gradient

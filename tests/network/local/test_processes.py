@@ -121,6 +121,7 @@ def test_push_pull_on_a_directed_graph_gives_the_simulators_trajectory(tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Consensus gives the average")  # all have the same f_i
 @pytest.mark.parametrize(
     ("name", "is_directed"),
     [(name, False) for name in TABLES] + [(name, True) for name in DIRECTED],

@@ -1,5 +1,6 @@
 """One file per attack, each with its derivation."""
 
+from hushgrad.privacy.attacks.averaged_vectors import AveragedVectors
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.dgd_inversion import DGDInversion
 from hushgrad.privacy.attacks.drift import Drift
@@ -26,6 +27,7 @@ ALL: tuple[Attack, ...] = (
     DGDInversion(),
     EXTRAInversion(),
     EstimatesInClear(),
+    AveragedVectors(),
     FirstTracker(),
     TelescopedTrackers(),
     GossipReconstruction(),

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.masking import mask_sizes
-from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.base import Masked
 from hushgrad.masks import ZeroSum
 from hushgrad.privacy.attacks.base import Attack
 from hushgrad.privacy.attacks.objective_fit import ObjectiveFit
@@ -72,7 +72,7 @@ class ShareSizes:
     @staticmethod
     def of(view: Knowledge) -> ShareSizes:
         algorithm = view.algorithm
-        if not isinstance(algorithm, Private) or algorithm.masking is None:
+        if not isinstance(algorithm, Masked) or algorithm.masking is None:
             return ShareSizes(0.0, 0.0, 0.0)
         sizes: Any = mask_sizes(algorithm, view.network, view.dim, view.mask_scale)
         return ShareSizes(sizes.linear, sizes.quadratic, getattr(sizes, "identity", 0.0))
