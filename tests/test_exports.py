@@ -15,14 +15,17 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "hushgrad":
         "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
-        "DIGing EXTRA Eavesdropper HushgradError Network PDGDS PDGNDS Problem PushPull Run "
-        "algorithms audit audit_repeated compare draws errors graphs guarantee load_run "
-        "load_study masks network paper privacy problems run simulate splits stepsizes studies "
-        "theory witness",
+        "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
+        "algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
+        "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
+        "studies theory witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
         "Push PushPull Square Stepping Tracker TrackerState",
+    "hushgrad.fitting":
+        "FitResult Model Rows SiteTable Stage contract contract_digest first_difference load_model "
+        "programme read_table rows_of table_of",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate Identity LogConfig Neighbour ObjectiveSpec "
         "Partner Processes RunConfig Standardise Status load_certificate load_config load_identity "
@@ -47,10 +50,10 @@ PACKAGES = {
 MODULES = {
     "hushgrad.draws": "SeededDraws Stream agent_keys pair_keys threefry trial_keys uniforms",
     "hushgrad.errors":
-        "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError "
+        "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError FitError "
         "GraphError HushgradError IdentityError InputError JumpError MaskError MissingExtra "
-        "MixingError PeerLostError PrivacyError ProblemError ReplayError RiskWarning StageError "
-        "StaleCopyError StateError StepsizeError StudyError WireError",
+        "MixingError ModelError PeerLostError PrivacyError ProblemError ReplayError RiskWarning "
+        "StageError StaleCopyError StateError StepsizeError StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

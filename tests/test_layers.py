@@ -106,7 +106,17 @@ def loaded_after(code):
 
 @pytest.mark.parametrize(
     "package",
-    ["", ".algorithms", ".fitting", ".network", ".privacy", ".problems", ".simulate", ".studies", ".theory"],
+    [
+        "",
+        ".algorithms",
+        ".fitting",
+        ".network",
+        ".privacy",
+        ".problems",
+        ".simulate",
+        ".studies",
+        ".theory",
+    ],
 )
 def test_importing_a_public_package_loads_no_heavy_library(package):
     heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn", "rich", "typer"}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         algorithms,
         draws,
         errors,
+        fitting,
         graphs,
         masks,
         network,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         PushPull,
     )
     from hushgrad.errors import HushgradError
+    from hushgrad.fitting import Model
     from hushgrad.mixing import Network
     from hushgrad.network.deployed import Agent
     from hushgrad.privacy.adversaries import Active, Curious, Eavesdropper
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from hushgrad.privacy.result import Audit
     from hushgrad.privacy.witness import witness
     from hushgrad.problems import Problem
+    from hushgrad.simulate.fits import fit
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
@@ -73,6 +76,7 @@ __all__ = [
     "DIGing",
     "Eavesdropper",
     "HushgradError",
+    "Model",
     "Network",
     "Problem",
     "PushPull",
@@ -83,6 +87,8 @@ __all__ = [
     "compare",
     "draws",
     "errors",
+    "fit",
+    "fitting",
     "graphs",
     "guarantee",
     "load_run",
@@ -104,11 +110,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "": "algorithms draws errors graphs masks network paper privacy problems simulate splits "
-        "stepsizes studies theory",
+        "": "algorithms draws errors fitting graphs masks network paper privacy problems simulate "
+        "splits stepsizes studies theory",
         "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM Consensus DGD DIGing EXTRA PDGDS PDGNDS "
         "PushPull",
         "errors": "HushgradError",
+        "fitting": "Model",
         "mixing": "Network",
         "network.deployed": "Agent",
         "privacy.adversaries": "Active Curious Eavesdropper",
@@ -117,6 +124,7 @@ __getattr__, __dir__ = lazy_exports(
         "privacy.result": "Audit",
         "privacy.witness": "witness",
         "problems": "Problem",
+        "simulate.fits": "fit",
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
         "studies": "load_study",

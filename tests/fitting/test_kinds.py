@@ -135,9 +135,7 @@ def test_a_huber_fit_is_the_minimum_that_another_solver_finds(rows, delta):
     inside = abs(X @ result.estimate - y) <= delta
     bread = weighted_least_squares(X, y, inside + 1e-30)[1]
     middle = (X * slope[:, None]).T @ (X * slope[:, None])
-    assert_allclose(
-        result.standard_error, np.sqrt(np.diag(bread @ middle @ bread)), rtol=1e-8
-    )
+    assert_allclose(result.standard_error, np.sqrt(np.diag(bread @ middle @ bread)), rtol=1e-8)
     assert result.aic is None
 
 

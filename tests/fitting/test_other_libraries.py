@@ -1,7 +1,7 @@
 """The fits equal those of statsmodels and lifelines on the pooled rows.
 
-Neither library is a dependency of the tests (150 MB); tests/fitting/test_kinds.py has oracles without
-them. `pip install statsmodels lifelines` and `pytest -m slow tests/fitting` run these.
+Neither library is a dependency of the tests (150 MB); tests/fitting/test_kinds.py has oracles
+without them. `pip install statsmodels lifelines` and `pytest -m slow tests/fitting` run these.
 """
 
 import warnings

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from hushgrad.fitting import Model, programme, rows_of, table_of
-from hushgrad.fitting.driver import add, drive
+from hushgrad.fitting.lockstep import add, drive
 from hushgrad.fitting.rows import needed
 
 LEVELS = ("low", "middle", "high")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from hushgrad.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.contract import contract, contract_digest, first_difference
+    from hushgrad.fitting.contracts import contract, contract_digest, first_difference
     from hushgrad.fitting.model import Model
-    from hushgrad.fitting.programme import programme
+    from hushgrad.fitting.model_file import load_model
+    from hushgrad.fitting.newton import Stage
+    from hushgrad.fitting.programmes import programme
     from hushgrad.fitting.result import FitResult
     from hushgrad.fitting.rows import Rows, rows_of
     from hushgrad.fitting.tables import SiteTable, read_table, table_of
@@ -20,9 +22,11 @@ __all__ = [
     "Model",
     "Rows",
     "SiteTable",
+    "Stage",
     "contract",
     "contract_digest",
     "first_difference",
+    "load_model",
     "programme",
     "read_table",
     "rows_of",
@@ -32,9 +36,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "contract": "contract contract_digest first_difference",
+        "contracts": "contract contract_digest first_difference",
         "model": "Model",
-        "programme": "programme",
+        "model_file": "load_model",
+        "newton": "Stage",
+        "programmes": "programme",
         "result": "FitResult",
         "rows": "Rows rows_of",
         "tables": "SiteTable read_table table_of",

@@ -44,9 +44,9 @@ def risk(time: Vector, event: Vector, ties: str) -> Risk:
     return Risk(order, last, block, part if ties == "efron" else 0 * part, dead, len(count))
 
 
-def partial_likelihood(at: Risk, Z: Vector, eta: Vector) -> tuple[float, Vector, Vector]:
-    """f, g (p,) and H (p, p) of the rows Z (n, p) with the linear predictor η (n,)."""
-    Z, eta = Z[at.order], eta[at.order]
+def partial_likelihood(at: Risk, rows: Vector, eta: Vector) -> tuple[float, Vector, Vector]:
+    """f, g (p,) and H (p, p) of the rows z (n, p) with the linear predictor η (n,)."""
+    Z, eta = rows[at.order], eta[at.order]
     if not len(at.dead):
         return 0.0, np.zeros(Z.shape[1]), np.zeros((Z.shape[1], Z.shape[1]))
     size = np.exp(eta - eta.max())  # the constant cancels in every quotient
@@ -55,8 +55,8 @@ def partial_likelihood(at: Risk, Z: Vector, eta: Vector) -> tuple[float, Vector,
     np.add.at(tied, at.block, size[at.dead])
     np.add.at(tied_moment, at.block, moment[at.dead])
     S = np.cumsum(size)[at.last] - at.part * tied[at.block]
-    E = np.cumsum(moment, axis=0)[at.last] - at.part[:, None] * tied_moment[at.block]
-    E /= S[:, None]
+    first = np.cumsum(moment, axis=0)[at.last] - at.part[:, None] * tied_moment[at.block]
+    E = first / S[:, None]
     f = float((np.log(S) + eta.max() - eta[at.dead]).sum())
     g = E.sum(axis=0) - Z[at.dead].sum(axis=0)
     at_risk = np.zeros(len(eta))

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushgrad.errors import FitError
 from hushgrad.fitting.distributions import quantile, two_sided
-from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import Minimum, Stage
 from hushgrad.fitting.result import FitResult
+from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import Vector
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.programme import Counts
+    from hushgrad.fitting.programmes import Counts
 
 
 def summarise(
@@ -80,11 +79,6 @@ def _covariance(model: Model, counts: Counts, end: Minimum, meat: Vector | None)
     if model.standard_errors != "site":
         return covariance
     m = counts.n_sites
-    if m < 3:
-        raise FitError(
-            f"errors that are clustered by site need three sites or more, but {m} took part: with "
-            'two, the sum of squares tells each the other\'s score. Use "sandwich".'
-        )
     return covariance * (m / (m - 1) * (n - 1) / (n - p))
 
 
@@ -96,11 +90,9 @@ def _log_likelihoods(
         return None, None
     constant = float(counts.totals["constant"])
     if model.kind == "linear":
-        n = counts.n_rows
-        return tuple(
-            constant - n / 2 * (math.log(2 * math.pi * 2 * f * at.y_scale**2 / n) + 1)
-            for f in (end.loss, end.null_loss)
-        )
+        n, unit = counts.n_rows, 4 * math.pi * at.y_scale**2 / counts.n_rows
+        fitted, null = (n / 2 * (math.log(unit * f) + 1) for f in (end.loss, end.null_loss))
+        return constant - fitted, constant - null
     return constant - end.loss, constant - end.null_loss
 
 

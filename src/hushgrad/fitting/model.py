@@ -1,6 +1,6 @@
 """The declaration of a fit: which regression of which outcome on which columns, and every rule.
 
-All sites must declare the same model. `contract.py` makes the document that they compare.
+All sites must declare the same model. `contracts.py` makes the document that they compare.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "missing": ("refuse", "drop"),
     "standard_errors": get_args(Errors.__value__),
 }
-_UNITS = "Leave it out."
+_LEAVE = "Leave it out."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Model:
     event            Cox: the column that says whether the time ended with an event (1 or 0)
     positive, negative
                      the two codes of a logistic outcome or of an event; both None: 1 and 0
-    offset           a column that is added to the linear predictor (logistic, Poisson)
+    offset           Poisson: a column that is added to the linear predictor, such as log exposure
     weights          a column of weights > 0 of the rows (not for Cox). A row counts once
     penalty          λ of the penalty ½ λ Σ_j (b_j s_j)². The intercept has no penalty
     penalise         "standardised": s_j is the pooled standard deviation; "raw": s_j = 1
@@ -80,14 +80,16 @@ class Model:
             value = getattr(self, name)
             if value not in allowed:
                 hint = suggestion(value, allowed) if isinstance(value, str) else ""
-                raise _mistake(name, value, f"is one of a few words.{hint} {allowed_names(allowed)}")
+                raise _mistake(
+                    name, value, f"is one of a few words.{hint} {allowed_names(allowed)}"
+                )
         _check_names(self)
         _check_numbers(self)
         for name, value, kinds, way_out in (
-            ("event", self.event, ("cox",), _UNITS),
-            ("offset", self.offset, ("logistic", "poisson"), "Subtract it from the outcome."),
-            ("delta", self.delta, ("huber",), _UNITS),
-            ("positive", self.positive, ("logistic", "cox"), _UNITS),
+            ("event", self.event, ("cox",), _LEAVE),
+            ("offset", self.offset, ("poisson",), _LEAVE),
+            ("delta", self.delta, ("huber",), _LEAVE),
+            ("positive", self.positive, ("logistic", "cox"), _LEAVE),
             ("penalty", self.penalty or None, ("ridge", "logistic", "poisson", "huber", "cox"),
              'Use kind = "ridge".'),
         ):  # fmt: skip
@@ -104,7 +106,7 @@ class Model:
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the fit has standard errors. A penalty biases estimates, so it takes them away."""
+        """Whether the fit has standard errors: estimates with a penalty are biased, so none."""
         return self.penalty == 0
 
     @property
@@ -121,7 +123,7 @@ class Model:
             if self.event is None:
                 raise _mistake("event", None, "names Cox's column of events. Give it.")
             if self.weights is not None:
-                raise _mistake("weights", self.weights, f"belongs to no Cox model. {_UNITS}")
+                raise _mistake("weights", self.weights, f"belongs to no Cox model. {_LEAVE}")
         if self.kind == "ridge" and not self.penalty > 0:
             raise _mistake("penalty", self.penalty, 'of a ridge is > 0. Or use kind = "linear".')
         if self.kind == "huber" and self.delta is None:
@@ -134,6 +136,11 @@ class Model:
 
 
 def _check_names(model: Model) -> None:
+    for table in ("factors", "ranges", "units"):
+        if not isinstance(getattr(model, table), Mapping):
+            raise _mistake(table, getattr(model, table), "is a table from columns to values.")
+    if not isinstance(model.intercept, bool):
+        raise _mistake("intercept", model.intercept, "is true or false.")
     if isinstance(model.columns, str) or not model.columns:
         raise _mistake("columns", model.columns, "is a list of names, at least one.")
     special = (model.outcome, model.event, model.offset, model.weights)
@@ -155,9 +162,7 @@ def _check_names(model: Model) -> None:
     for name, levels in model.factors.items():
         texts = [level for level in levels if isinstance(level, str) and level]
         if isinstance(levels, str) or len(set(texts)) < max(2, len(levels)):
-            raise _mistake(
-                f"factors.{name}", levels, "is a list of two or more different texts."
-            )
+            raise _mistake(f"factors.{name}", levels, "is a list of two or more different texts.")
         if name in model.ranges:
             raise _mistake(f"ranges.{name}", model.ranges[name], "is a factor's. Remove it.")
         for level in levels:
@@ -187,8 +192,9 @@ def _check_numbers(model: Model) -> None:
 
 
 def _is_number(value: object) -> bool:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)
 
 
 def _mistake(name: str, value: Any, rule: str) -> ModelError:

@@ -1,9 +1,9 @@
 """Newton's method on pooled sums: every site takes the same steps.
 
-At the point γ each site yields its flags, f_i, g_i and the upper triangle of H_i, and receives their
-sums. The penalty ½ γᵀPγ is public, so it is added to the sums. The step −H⁻¹g is halved while the
-pooled loss grows. A step ends when gᵀH⁻¹g, about the squared distance to the minimum in standard
-errors, is small.
+At the point γ each site yields its flags, f_i, g_i and the upper triangle of H_i, and receives the
+sums of all sites. The penalty ½ γᵀPγ is public, so it is added to the sums. The step −H⁻¹g is
+halved while the pooled loss grows. The method ends when gᵀH⁻¹g, about the squared distance to the
+minimum in standard errors, is small.
 
 Decisions that could hang on the last bits of one machine are votes: a site that takes its last step
 says so beside its next sums, and one vote among the pooled ones ends the method at all sites. Only
@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hushgrad.errors import FitError
-from hushgrad.fitting.site_sums import SiteSums
 from hushgrad.fitting.model import Model
+from hushgrad.fitting.site_sums import SiteSums
 from hushgrad.fitting.sums import Vector, from_narrow, narrow, settled
 
 MOST_STEPS = 50
@@ -134,7 +133,8 @@ def check_independent(names: Sequence[str], H: Vector) -> None:
             parts = [names[j] for j in range(n) if abs(weights[j]) > 1e-4]
             raise FitError(
                 f"the columns of a model are independent, but {names[n]!r} is a combination of "
-                f"{', '.join(repr(part) for part in parts)}. Leave one of them out, or use a penalty."
+                f"{', '.join(repr(part) for part in parts)}. Leave one of them out, or use a "
+                "penalty."
             )
 
 
@@ -149,10 +149,10 @@ def _check_finite(model: Model, f: float, H: Vector, first_H: Vector, gamma: Vec
     half = np.linalg.inv(np.linalg.cholesky(first_H))
     values, vectors = np.linalg.eigh(half @ H @ half.T)
     if values[0] < _FLAT:
-        direction: Any = half.T @ vectors[:, 0]
+        named = _largest(model.names, half.T @ vectors[:, 0])
         raise FitError(
-            "the pooled loss has no curvature left in one direction, so a coefficient has no finite "
-            f"value (separation, or a level without events). {_largest(model.names, direction)} "
+            "the pooled loss has no curvature left in one direction, so a coefficient has no "
+            f"finite value (separation, or a level without events). {named} "
             "Leave that column out, join levels, or use a penalty."
         )
 

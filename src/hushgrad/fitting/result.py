@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
-from hushgrad.fitting.contract import contract
+from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import Stage
 from hushgrad.fitting.sums import Vector
@@ -64,6 +64,16 @@ class FitResult:
         """How many pooled numbers every site has seen, over all averages."""
         return sum(stage.n_numbers for stage in self.stages)
 
+    @property
+    def share_pooled(self) -> float:
+        """The pooled numbers as a share of the entries of all rows."""
+        return self.numbers_pooled / (self.n_rows * len(self.model.names))
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether one step suffices: then sums fix the rows only up to a rotation."""
+        return self.model.kind in ("linear", "ridge")
+
     def table(self) -> str:
         """The whole result as text, for a terminal."""
         width = max(len(name) for name in self.names)
@@ -72,7 +82,8 @@ class FitResult:
         if self.standard_error is not None:
             percent = f"{100 * self.model.level:g} %"
             heads += ["std. error", self.distribution, "p", f"{percent} low", f"{percent} high"]
-            columns += [self.standard_error, self.statistic, self.p_value, self.low, self.high]
+            more = (self.standard_error, self.statistic, self.p_value, self.low, self.high)
+            columns += [column for column in more if column is not None]
         lines = [self._title(), f"{'':{width}}" + "".join(f"  {head:>11}" for head in heads)]
         for n, name in enumerate(self.names):
             cells = [_number(head, float(c[n])) for head, c in zip(heads, columns, strict=True)]
@@ -84,7 +95,9 @@ class FitResult:
         if self.n_dropped:
             rows += f" ({self.n_dropped} dropped)"
         events = "" if self.n_events is None else f", {self.n_events} events"
-        return f"{self.model.kind} fit of {self.model.outcome}: {self.n_sites} sites, {rows}{events}"
+        return (
+            f"{self.model.kind} fit of {self.model.outcome}: {self.n_sites} sites, {rows}{events}"
+        )
 
     def _notes(self) -> list[str]:
         notes = [
@@ -116,7 +129,7 @@ class FitResult:
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "rounds", "n_averages", "numbers_pooled",
+                "variance", "rounds", "n_averages", "numbers_pooled", "share_pooled",
             )
         }  # fmt: skip
         stages = [vars(stage) for stage in self.stages]

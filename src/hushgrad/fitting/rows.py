@@ -39,6 +39,7 @@ def needed(model: Model) -> list[str]:
 
 
 def rows_of(model: Model, table: SiteTable) -> Rows:
+    """The rows of a site by the rules of a model; an error names the first cell that breaks one."""
     keep = _complete(model, table)
     reader = _Reader(model, table, keep)
     n = len(keep)
@@ -51,13 +52,17 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
     offset = np.zeros(n) if model.offset is None else reader.number(model.offset)
     weights = np.ones(n) if model.weights is None else reader.number(model.weights)
     if model.kind == "poisson":
-        reader.check(model.outcome, y, (y >= 0) & (y == np.floor(y)), "a count is a whole number ≥ 0")
+        reader.check(
+            model.outcome, y, (y >= 0) & (y == np.floor(y)), "a count is a whole number ≥ 0"
+        )
     if model.kind == "cox":
         reader.check(model.outcome, y, y >= 0, "a time is ≥ 0")
     if model.weights is not None:
         reader.check(model.weights, weights, weights > 0, "a weight is > 0")
     if model.offset is not None:
-        reader.check(model.offset, offset, np.abs(offset) < 80, "an offset is a logarithm, below 80")
+        reader.check(
+            model.offset, offset, np.abs(offset) < 80, "an offset is a logarithm, below 80"
+        )
     return Rows(np.concatenate(parts, axis=1), y, event, offset, weights, table.n_rows - n)
 
 
@@ -107,7 +112,7 @@ class _Reader:
         if isinstance(cells, np.ndarray):
             values = cells[self.keep]
         else:
-            values = np.array([self._parse(row, name) for row in range(len(self.keep))])
+            values = np.array([self._parse(r, name, cells[n]) for r, n in enumerate(self.keep)])
         small = np.abs(values) <= MOST
         self.check(
             name, values, small,
@@ -124,14 +129,14 @@ class _Reader:
             )  # fmt: skip
         return values
 
-    def _parse(self, row: int, name: str) -> float:
-        cell = self.table.columns[name][self.keep[row]]
+    def _parse(self, row: int, name: str, cell: str) -> float:
         text = cell if self.table.decimal == "." else cell.replace(",", ".")
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if math.isfinite(value) and "_" not in text and not (text is not cell and "." in cell):
+        is_mixed = self.table.decimal == "," and "." in cell  # a point between thousands, perhaps
+        if math.isfinite(value) and "_" not in text and not is_mixed:
             return value
         comma = "," in cell and self.table.decimal == "."
         way_out = 'Read this file with decimal=","' if comma else "Correct it, or declare a factor"
@@ -151,8 +156,8 @@ class _Reader:
             if label not in levels:
                 raise self.refuse(
                     row, name, label,
-                    f"no declared level.{suggestion(label, levels)} {allowed_names(levels)} Correct "
-                    "it, or agree on more levels",
+                    f"this is no declared level.{suggestion(label, levels)} "
+                    f"{allowed_names(levels)} Correct it, or agree on more levels",
                 )  # fmt: skip
         return np.array([[float(label == level) for level in levels[1:]] for label in labels])
 
@@ -161,9 +166,8 @@ class _Reader:
         model = self.model
         codes = ("0", "1") if model.positive is None else (model.negative, model.positive)
         labels = self.labels(name)
-        if model.positive is None:  # 1.0 and 1 are the same number in a text
-            labels = [_label(self._parse(row, name)) if label not in codes else label
-                      for row, label in enumerate(labels)]  # fmt: skip
+        if model.positive is None:
+            labels = [_plain(label) for label in labels]
         for row, label in enumerate(labels):
             if label not in codes:
                 rule = (
@@ -178,3 +182,11 @@ class _Reader:
 
 def _label(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _plain(text: str) -> str:
+    """A number as its shortest text: 1.0 and 1 are the same code."""
+    try:
+        return _label(float(text))
+    except ValueError:
+        return text

@@ -22,7 +22,7 @@ TOTALS = ("weight", "weighted", "sum", "square", "exposure", "saturated", "const
 
 
 def totals(model: Model, rows: Rows) -> list[Fraction]:
-    """Sums over the rows: Σw, Σwy, Σy, Σy², Σw e^offset, what deviance and likelihood need, Σx, Σx²."""
+    """Sums over the rows: TOTALS, then Σx of every column, then Σx²."""
     w, y = rows.weights, rows.y
     sum_y, square = _moments(y)
     moments = [_moments(column) for column in rows.X.T]
@@ -95,17 +95,18 @@ class SiteSums:
 
     def at(self, gamma: Vector, *, bounding: bool = False) -> Vector:
         """f, g (p,) and the upper triangle of H in one vector; `bounding`: of a bound of H."""
-        with np.errstate(over="ignore", invalid="ignore"):  # after a step that is far too long
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far steps
             eta = self.Z @ gamma
             if self._risk is not None:
                 f, g, H = cox.partial_likelihood(self._risk, self.Z, eta)
-            else:
-                rows = self._losses(eta + self.offset, self.y)
-                f = (self.weights * rows.loss).sum()
-                g = self.Z.T @ (self.weights * rows.slope)
-                curvature = self.weights * (rows.bound if bounding else rows.curvature)
-                H = (self.Z * curvature[:, None]).T @ self.Z
-        return np.concatenate([[f], g, H[np.triu_indices(len(g))]])
+                return _joined(f, g, H)
+            rows = self._losses(eta + self.offset, self.y)
+            curvature = self.weights * (rows.bound if bounding else rows.curvature)
+            return _joined(
+                (self.weights * rows.loss).sum(),
+                self.Z.T @ (self.weights * rows.slope),
+                (self.Z * curvature[:, None]).T @ self.Z,
+            )
 
     def null_loss(self, constant: float) -> float:
         """The loss of the model that has a constant alone."""
@@ -119,3 +120,7 @@ class SiteSums:
         if by_site:
             scores = scores.sum(axis=0, keepdims=True)
         return (scores.T @ scores)[np.triu_indices(scores.shape[1])]
+
+
+def _joined(f: float, g: Vector, H: Vector) -> Vector:
+    return np.concatenate([[f], g, H[np.triu_indices(len(g))]])

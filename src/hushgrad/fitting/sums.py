@@ -1,8 +1,8 @@
 """Numbers as vectors of whole numbers, whose sums over sites are exact.
 
 Sites pool numbers by masked averages: float64 arithmetic with masks 10⁴ times as large as the
-entries, whose result is off by about 2⁻³⁶ of an entry's size. So a site sends every number as limbs,
-whole numbers of about 24 bits:
+entries, whose result is off by about 2⁻³⁶ of an entry's size. So a site sends every number as
+limbs, whole numbers of about 24 bits:
 
     value ≈ 2^(e − 24 L) · Σ_l limb_l 2^(24 l),        |limb_l| ≤ 2²³ for l < L − 1
 
@@ -36,7 +36,7 @@ _WHOLE = 0.25  # a pooled limb is nearer than this to a whole number
 
 
 def narrow(values: Vector, exponent: int) -> Vector | None:
-    """Values (n,) of about 2^exponent as limbs (2n,); None if one is not finite or far too large."""
+    """Values (n,) of about 2^exponent as limbs (2n,); None: one is not finite or far too large."""
     units = values * 2.0 ** (2 * BITS - exponent)
     if not np.isfinite(units).all() or (np.abs(units) > _ROOM * SIZE**2).any():
         return None
@@ -53,7 +53,9 @@ def from_narrow(limbs: Vector, exponent: int) -> Vector:
 
 def wide(values: Sequence[Fraction]) -> Vector:
     """Exact values (n,) as limbs (12n,)."""
-    return np.array([_limbs(round(value / Fraction(2) ** WIDE_LOW)) for value in values]).reshape(-1)
+    return np.array([_limbs(round(value / Fraction(2) ** WIDE_LOW)) for value in values]).reshape(
+        -1
+    )
 
 
 def _limbs(whole: int) -> list[float]:

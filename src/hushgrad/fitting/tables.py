@@ -1,8 +1,8 @@
 """The columns of one site: from a CSV file, or from a mapping of names to arrays.
 
-A column is read by its name, so the order of columns in a file does not matter. Cells stay texts until
-a model says what they mean (`rows.py`). Every error names the site, the place, the column and the
-cell.
+A column is read by its name, so the order of columns in a file does not matter. Cells stay texts
+until a model says what they mean (`rows.py`). Every error names the site, the place, the column and
+the cell.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def read_table(
         with path.open(encoding="utf-8-sig", newline="") as file:
             between = _delimiter(file.readline(), names) if delimiter is None else delimiter
             file.seek(0)
-            return _read(site, path, csv.reader(file, delimiter=between, strict=True), names, decimal)
+            return _read(
+                site, path, csv.reader(file, delimiter=between, strict=True), names, decimal
+            )
     except FileNotFoundError:
         raise ProblemError(f"site {site}: there is no file '{path}'. Correct the path.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -123,7 +125,9 @@ def table_of(columns: Mapping[str, Any], names: Sequence[str], *, site: str) -> 
                 f"its shape is {values.shape}."
             )
         is_number = values.dtype.kind in "fiub"
-        found[name] = values.astype(np.float64) if is_number else [_text(v) for v in values.tolist()]
+        found[name] = (
+            values.astype(np.float64) if is_number else [_text(v) for v in values.tolist()]
+        )
     sizes = {name: len(cells) for name, cells in found.items()}
     if len(set(sizes.values())) > 1:
         raise ProblemError(f"site {site}: columns have equal numbers of rows, but got {sizes}.")

@@ -34,9 +34,7 @@ def drive(fits: Sequence[Fit], pool: Pool = add) -> list[FitResult]:
     return results
 
 
-def _advance(
-    fits: Sequence[Fit], pooled: Sequence[Vector]
-) -> tuple[list[Vector], list[FitResult]]:
+def _advance(fits: Sequence[Fit], pooled: Sequence[Vector]) -> tuple[list[Vector], list[FitResult]]:
     """The next sums of all sites, or the results of all."""
     sums: list[Vector] = []
     results: list[FitResult] = []

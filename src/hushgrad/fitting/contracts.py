@@ -60,7 +60,9 @@ def first_difference(ours: Any, theirs: Any, field: str = "") -> tuple[str, Any,
         return None
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return next((d for n, (a, b) in pairs if (d := first_difference(a, b, f"{field}[{n}]"))), None)
+        return next(
+            (d for n, (a, b) in pairs if (d := first_difference(a, b, f"{field}[{n}]"))), None
+        )
     return None if ours == theirs and type(ours) is type(theirs) else (field, ours, theirs)
 
 

@@ -5,10 +5,10 @@
     sums = fit.send(pooled)               # pooled: the sum of this vector over all sites
     …                                     # StopIteration.value is the FitResult
 
-Stages: (1) counts, means and standard deviations, with a digest of the contract; (2) Newton steps on
-(f, g, H) in standardised coordinates; (3) on request the middle of a sandwich. The generator reads no
-file and knows no network. Whoever drives it pools: the simulator (`hg.fit`) drives all sites in
-lockstep.
+Stages: (1) counts, means and standard deviations, with a digest of the contract; (2) Newton steps
+on (f, g, H) in standardised coordinates; (3) on request the middle of a sandwich. The generator
+reads no file and knows no network. Whoever drives it pools: the simulator (`hg.fit`) drives all
+sites in lockstep.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fractions import Fraction
 import numpy as np
 
 from hushgrad.errors import FitError
-from hushgrad.fitting.contract import contract, contract_digest
+from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.inference import summarise
-from hushgrad.fitting.site_sums import TOTALS, Coordinates, SiteSums, totals
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import Stage, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.site_sums import TOTALS, Coordinates, SiteSums, totals
 from hushgrad.fitting.sums import BITS, Vector, from_narrow, from_wide, narrow, wide
 
 _WORDS = 5  # limbs of the contract's digest: 120 bits
@@ -66,7 +66,9 @@ def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
     return summarise(model, counts, at, end, meat, stages, digest)
 
 
-def _count(model: Model, rows: Rows, digest: str) -> Generator[Vector, Vector, tuple[Counts, Stage]]:
+def _count(
+    model: Model, rows: Rows, digest: str
+) -> Generator[Vector, Vector, tuple[Counts, Stage]]:
     words = [float(int(digest[6 * n : 6 * n + 6], 16)) for n in range(_WORDS)]
     events = rows.y.sum() if model.kind == "logistic" else rows.event.sum()
     plain = np.array([1.0, *words, float(len(rows.y)), float(rows.n_dropped), events])
@@ -92,10 +94,16 @@ def _count(model: Model, rows: Rows, digest: str) -> Generator[Vector, Vector, t
 def _check_counts(model: Model, counts: Counts) -> None:
     names = [name for name in model.names if name != "intercept" or not model.has_intercept]
     n, p = counts.n_rows, len(model.names)
-    if n <= p:
+    if n <= p and model.is_inferred:
         raise FitError(
             f"a fit needs more rows than coefficients, but {n} rows are there for {p}. Leave "
-            "columns out."
+            "columns out, or use a penalty."
+        )
+    if model.standard_errors == "site" and counts.n_sites < 3:
+        raise FitError(
+            "errors that are clustered by site need three sites or more, but "
+            f"{counts.n_sites} took part: of two sites the middle of the sandwich would tell both "
+            'scores. Use standard_errors = "sandwich".'
         )
     if model.kind == "logistic" and counts.n_events in (0, n):
         raise FitError(

@@ -1,0 +1,163 @@
+"""`hg.fit`: a regression on the pooled rows of many sites, by masked averages on a network.
+
+All sites run their programmes (hushgrad.fitting) in lockstep in this process. Every average is one
+run of `hg.Consensus` with masks of its own, and every site goes on with its own result of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrad.algorithms.consensus import MASKS, Consensus
+from hushgrad.errors import InputError, ModelError, ProblemError, RiskWarning
+from hushgrad.fitting.contracts import check_contracts, contract
+from hushgrad.fitting.lockstep import add, drive
+from hushgrad.fitting.model import Model
+from hushgrad.fitting.programmes import programme
+from hushgrad.fitting.result import FitResult
+from hushgrad.fitting.rows import Rows, needed, rows_of
+from hushgrad.fitting.sums import SIZE, Vector
+from hushgrad.fitting.tables import SiteTable, read_table, table_of
+from hushgrad.masks import ZeroSum
+from hushgrad.mixing import Network
+from hushgrad.problems import average
+from hushgrad.simulate.run import run
+from hushgrad.theory.revealed import MOST_SHARE
+
+_OFF = 0.05  # of a whole number: what a settled average may leave of masks
+_REACH = 8.0  # standard deviations that no entry of a mask exceeds
+
+type Columns = Mapping[str, Any]  # name → array or list, (rows,)
+
+
+def fit(
+    model: Model | Mapping[str, Model],
+    sites: Mapping[str, Columns | SiteTable | str | Path],
+    *,
+    network: Network | None = None,
+    masks: ZeroSum | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+    accept_exposure: Iterable[str] = (),
+) -> FitResult:
+    """Fit a model to the rows of all sites together.
+
+    model      one model, or {site: model} if each site declares its own: models that differ are
+               refused, and the error names the field
+    sites      {name: columns}. Columns are a mapping from names to arrays, the path of a CSV file,
+               or a `SiteTable`. The order of the sites is their order on the network
+    network    who is linked with whom; averages are then masked and counted in rounds. None: the
+               sums are added in one place, with the same result, bit for bit
+    masks      of the averages, by default of 10⁴ times the public size of the entries
+    seed       of the masks
+    progress   a function that is told each average
+    accept_exposure
+               names of weaknesses (`hg.theory.WEAKNESSES`) of which a fit on a network does not
+               warn, such as "sums": the pooled numbers are not far fewer than the rows' entries
+    """
+    models = _models(model, sites)
+    if network is not None and network.n_agents != len(sites):
+        raise InputError(
+            f"a network has one agent for each site, but it has {network.n_agents} agents and "
+            f"there are {len(sites)} sites. Build the network with n_agents = {len(sites)}."
+        )
+    check_contracts({name: contract(declared) for name, declared in models.items()})
+    fits = [
+        programme(models[name], _rows(models[name], name, site)) for name, site in sites.items()
+    ]
+    if network is None:
+        return drive(fits, add)[0]
+    accepted = tuple(accept_exposure)
+    averages = _Averages(network, masks or MASKS, seed, progress, accepted)
+    result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
+    if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
+        warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
+    return result
+
+
+def _exposure(result: FitResult) -> str:
+    return (
+        f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, but "
+        f"this fit pooled {result.numbers_pooled}, {result.share_pooled:.0%} of them: rows can be "
+        "fitted to the sums. Have more rows or fewer columns. To accept this, say "
+        'accept_exposure=["sums"].'
+    )
+
+
+def _models(model: Any, sites: Any) -> dict[str, Model]:
+    if not isinstance(sites, Mapping) or not sites:
+        raise InputError(f"sites are a mapping from names to columns, but got {sites!r}.")
+    found: dict[str, Any] = (
+        dict(model) if isinstance(model, Mapping) else dict.fromkeys(sites, model)
+    )
+    if found.keys() != sites.keys():
+        raise InputError(
+            f"models and sites have the same names, but models are of {list(found)} and sites are "
+            f"{list(sites)}."
+        )
+    for name, declared in found.items():
+        if not isinstance(declared, Model):
+            raise ModelError(f"site {name}: a model is a hg.Model(…), but got {declared!r}.")
+    return found
+
+
+def _rows(model: Model, name: str, site: Columns | SiteTable | str | Path) -> Rows:
+    names = needed(model)
+    if isinstance(site, SiteTable):
+        missing = [column for column in names if column not in site.columns]
+        if missing:
+            raise ProblemError(f"site {name}: the table has no column {missing[0]!r}. Read it too.")
+        return rows_of(model, site)
+    if isinstance(site, (str, Path)):
+        return rows_of(model, read_table(site, names, site=name))
+    return rows_of(model, table_of(site, names, site=name))
+
+
+class _Averages:
+    """Pools by masked consensus on a network, and counts the rounds."""
+
+    def __init__(
+        self,
+        network: Network,
+        masks: ZeroSum,
+        seed: int,
+        progress: Callable[[str], None] | None,
+        accepted: tuple[str, ...],
+    ):
+        self.network = network
+        self.seed = seed
+        self.progress = progress
+        self.accepted = accepted
+        self.rounds = 0
+        self.count = 0
+        kind = "chebyshev" if network.is_symmetric else "none"
+        self.algorithm = Consensus(acceleration=kind, masks=masks, scale=SIZE).on(network)
+        m = network.n_agents
+        size = SIZE * (1 + _REACH * masks.linear * math.sqrt(masks.n_partners)) * math.sqrt(m)
+        self.each = self.algorithm.rounds(network.eta, _OFF / (m * size))
+
+    def pool(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
+        """Each site's own result of the sum of all vectors."""
+        m = self.network.n_agents
+        if m == 1:
+            return vectors
+        with warnings.catch_warnings():
+            if self.count:
+                warnings.simplefilter("ignore", RiskWarning)  # the first average has told them
+            done = run(
+                self.algorithm, average(np.array(vectors)), self.network, iterations=self.each,
+                seed=self.seed, trials=[self.count], engine="agents", progress=False,
+                accept_exposure=self.accepted,
+            )  # fmt: skip
+        self.rounds += self.each * done.rounds_per_iteration
+        self.count += 1
+        if self.progress is not None:
+            self.progress(f"average {self.count}: {vectors[0].size} numbers, {self.each} rounds")
+        return list(m * done.x[0])
