@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.stages import LEADER, n_stages
+from hushgrad.agent.stages import n_stages
 from hushgrad.agent.vectors import Vector
 from hushgrad.errors import (
     AgentError,
@@ -35,6 +35,7 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
+from hushgrad.fitting.result import FitResult
 from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
@@ -49,6 +50,7 @@ from hushgrad.network.pace import Pace
 from hushgrad.network.protocol.session import Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
+from hushgrad.network.programme import Programme, stages_of
 from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
@@ -103,6 +105,7 @@ class Agent:
         self._transport, self._listening = transport, listening
         self._samples: Samples | None = None
         self._rounds: Rounds | None = None
+        self._programme: Programme | None = None  # of a fit
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
@@ -118,6 +121,12 @@ class Agent:
         if self._rounds is not None and self._rounds.round >= 0:
             return self._rounds.machine.x.copy()
         return self._x0
+
+    @property
+    def fitted(self) -> FitResult | None:
+        """The result of a fit, once it has one."""
+        result = None if self._programme is None else self._programme.result
+        return None if result is None else replace(result, rounds=self.stats.round + 1)
 
     @property
     def _x0(self) -> Vector:
@@ -145,6 +154,8 @@ class Agent:
         status = rounds.status if rounds is not None else None
         is_missed = status is Status.DONE and tolerance is not None
         detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
+        if status is Status.FAILED and self._programme is not None:
+            detail = str(self._programme.error)
         return self._result(status or Status.STOPPED, detail, started)
 
     def _status_of(self, error: Exception) -> Status:
@@ -165,7 +176,7 @@ class Agent:
             run=self.config.run.id,
             status=status,
             detail=detail,
-            theta=self.x,
+            theta=self._theta,
             iterations=self.stats.iteration,
             rounds=self.stats.round + 1,
             incarnation=self._incarnation,
@@ -174,7 +185,15 @@ class Agent:
             stage=self.stats.stage,
             stages=self.stats.stages,
             jumps=dict(self.stats.jumps),
+            fit=None if self.fitted is None else self.fitted.to_json(),
         )
+
+    @property
+    def _theta(self) -> Vector:
+        """θ̂, or the coefficients of a fit; a fit that has not ended has none."""
+        if self.config.run.model is None:
+            return self.x
+        return np.zeros(0) if self.fitted is None else self.fitted.estimate
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
         self._is_followed = True
@@ -214,7 +233,8 @@ class Agent:
                 config, session, stopping, self._transport,
                 max_wait=longest or config.max_wait, stats=self.stats,
             )  # fmt: skip
-            stages = Stages(config, objective)
+            stages = stages_of(config, objective)
+            self._programme = stages if isinstance(stages, Programme) else None
             try:
                 async with aclosing(
                     self._go(state, session, stopping, hub, stages, pairing)
@@ -226,6 +246,7 @@ class Agent:
                 raise
             finally:
                 await hub.close()
+                stages.close()
         finally:
             await asyncio.to_thread(self._pool.shutdown)
             if self._samples is not None:
@@ -276,7 +297,9 @@ class Agent:
             hub.complete = lambda: self._advance_now(hub, rounds)
         while rounds.status is None and not self._is_asked_to_stop:
             if rounds.due is not None:
-                await self._enter(hub, rounds, stages)
+                await stages.enter(hub, rounds, self._compute)
+                if rounds.due is None:
+                    self._send_next(hub, rounds, has_ended=False)
             elif hub.failure is not None or not session.is_complete:
                 await hub.change()
             else:
@@ -292,30 +315,6 @@ class Agent:
         if rounds.status is not None:
             state.forget_mask_key()
             await self._settle(hub, session, rounds)
-
-    async def _enter(self, hub: Hub, rounds: Rounds, stages: Stages) -> None:
-        """Enter the stage that is due, at the estimate of the leader, and send its first round.
-
-        Returns early if the agent is asked to stop.
-        """
-        stage = rounds.due
-        assert stage is not None
-        start = stages.begun[stage].start if stage in stages.begun else hub.starts.of(stage)
-        if start is None and self.config.number == LEADER:
-            start = rounds.machine.x.copy()
-            if not np.isfinite(start).all():
-                raise DivergedError(
-                    f"iteration {rounds.machine.k}: the estimate with which stage {stage} ended "
-                    "is not finite. Choose a smaller stepsize."
-                )
-        if start is None:
-            await hub.change()
-            return
-        await self._compute(stages.make, stage, start)
-        if self.config.number == LEADER:  # now the start can change no more
-            hub.broadcast(hub.starts.add(stage, start))
-        await self._compute(rounds.enter, start)
-        self._send_next(hub, rounds, has_ended=False)
 
     def _advance_now(self, hub: Hub, rounds: Rounds) -> None:
         """Compute a round as soon as its last message is here; only if nobody iterates."""

@@ -70,7 +70,7 @@ def hub_of(
         stats=stats,
         mask_tokens=mask_tokens_of(config),
         announcements=announcements_of(config),
-        starts=Starts(config.number, run.dim, len(run.lengths)),
+        starts=Starts(config.number, run.dim, len(run.lengths), are_told=run.model is None),
     )
 
 

@@ -14,6 +14,8 @@ from typing import Literal
 
 from hushgrad.agent.stages import stage_lengths
 from hushgrad.algorithms.base import Algorithm
+from hushgrad.fitting.model import Model
+from hushgrad.network.objective.fits import FitSpec
 from hushgrad.network.objective.objectives import ObjectiveSpec
 
 type Address = tuple[str, int]  # host, port
@@ -75,12 +77,15 @@ class RunConfig:
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
     row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
     row_target: float | None = None  # the same of |y|
+    model: Model | None = None  # of a fit, whose stages are averages
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The iterations of each stage; none if the agents compute with f_i itself."""
         if not self.stages:
             return ()
+        if self.model is not None:  # as many averages at most; the fit may end after any
+            return (self.iterations // self.stages,) * self.stages
         curvature = getattr(self.algorithm, "curvature", "newton")
         return stage_lengths(self.iterations, self.stages, curvature)
 
@@ -103,7 +108,7 @@ class AgentConfig:
     result: Path  # without suffix: .json and .npz are written
     run: RunConfig
     neighbours: tuple[Neighbour, ...]
-    objective: ObjectiveSpec
+    objective: ObjectiveSpec | FitSpec
     listen: Address | None = None
     partners: tuple[Partner, ...] = ()
     durability: Durability = "power"

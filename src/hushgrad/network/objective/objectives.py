@@ -28,7 +28,9 @@ import numpy as np
 from hushgrad.agent.stages import Curve
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
+from hushgrad.fitting.rows import Rows as FitRows
 from hushgrad.network.objective.columns import Block, read_columns
+from hushgrad.network.objective.fits import FitSpec, effective_rows
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.effective import effective_lengths, effective_of
@@ -108,6 +110,7 @@ class Objective:
     effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
+    fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -130,12 +133,14 @@ class Objective:
 
 
 def load_objective(
-    spec: ObjectiveSpec | Gradient, dim: int, *, hessian: Gradient | None = None
+    spec: ObjectiveSpec | FitSpec | Gradient, dim: int, *, hessian: Gradient | None = None
 ) -> Objective:
     """Read the data of a spec and make its objective; a callable is a gradient already.
 
     `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
     """
+    if isinstance(spec, FitSpec):
+        return _of_fit(spec, dim)
     if not callable(spec):
         return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
     name = getattr(spec, "__name__", type(spec).__name__)
@@ -149,6 +154,27 @@ def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
     if spec.kind in ("rendezvous", "average"):
         return _distance(spec, dim, 2.0 if spec.kind == "rendezvous" else 1.0)
     return _regression(spec, dim)
+
+
+def _of_fit(spec: FitSpec, dim: int) -> Objective:
+    """The rows of a fit; its programme (network/programme.py) makes vectors of them."""
+    rows = spec.read()
+    n = len(rows.y)
+    dropped = f" ({rows.n_dropped} dropped)" if rows.n_dropped else ""
+    return Objective(
+        dim,
+        _no_gradient,
+        f"{spec.model.kind} fit on {spec.file.name}: {n} rows{dropped}, "
+        f"{len(spec.model.names)} coefficients",
+        n_rows=n,
+        effective_lengths=effective_rows(rows),
+        is_quadratic=spec.is_quadratic,
+        fit_rows=rows,
+    )
+
+
+def _no_gradient(_: Vector) -> Vector:
+    raise ProblemError("a fit is a programme of sums and has no gradient.")
 
 
 def _regression(spec: ObjectiveSpec, dim: int) -> Objective:

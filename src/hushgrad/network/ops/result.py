@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
-from hushgrad.files.strict_json import parse_json
+from hushgrad.files.strict_json import parse_json, plain
 
 _PIECE = 4096  # numbers of θ in one piece of JSON
 
@@ -68,6 +68,7 @@ class AgentResult:
     stage: int = 0  # that the agent has reached, from 1 on
     stages: int = 0  # of the run; 0: it has none
     jumps: Mapping[str, int] = field(default_factory=dict[str, int])  # by peer; this incarnation
+    fit: Mapping[str, Any] | None = None  # `FitResult.to_json` of a fit that has ended well
 
     @property
     def is_done(self) -> bool:
@@ -108,6 +109,7 @@ class AgentResult:
             "stage": self.stage,
             "stages": self.stages,
             "jumps": dict(self.jumps),
+            **({} if self.fit is None else {"fit": plain(self.fit)}),
         }
 
 
