@@ -1,11 +1,16 @@
 """Deployed agents fit: the bits of the programme in one process, also after kills."""
 
+import random
+
 import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.fitting.averages import longest_vector
+from hushgrad.errors import StateError
 from hushgrad.network.ops.result import Status
+from hushgrad.network.programme import Programme
+from hushgrad.network.state.journal import Slot
+from hushgrad.network.state.stages import write_stage
 from support import fit_network, fits
 
 COLUMNS = {"columns": ("age", "stage"), "factors": {"stage": fits.LEVELS}}
@@ -33,3 +38,116 @@ def test_agents_end_with_the_bits_of_plain_sums(tmp_path, sites):
     X, columns = fits.design(LOGISTIC, sites), fits.pooled_columns(sites)
     b, _, _ = fits.reweighted("logistic", X, columns["death"])
     assert np.abs(results[0].theta / b - 1).max() < 1e-9
+
+
+# ---- kills
+
+
+@pytest.fixture(scope="module")
+def calm():
+    return {fit_network.bits(fits.fit(LOGISTIC, THREE))}
+
+
+def once(original, key_of, *, after):
+    """A function that is killed once for each key, before or after it does its work."""
+    seen = set()
+
+    def killed(*given, **named):
+        key = key_of(*given, **named)
+        is_due = key is not None and key not in seen
+        seen.add(key)
+        if is_due and not after:
+            raise fit_network.KilledError
+        done = original(*given, **named)
+        if is_due:
+            raise fit_network.KilledError
+        return done
+
+    return killed
+
+
+def slot_key(slot, section, *, afresh):
+    return str(slot._path), section.k, section.round, len(section.arrays)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_write_of_every_stage_the_bits_are_the_same(
+    tmp_path, calm, monkeypatch, after
+):
+    """At every section of the sums and of the journal, and at every file of a stage."""
+    killed = once(Slot.write, slot_key, after=after)
+    monkeypatch.setattr(Slot, "write", lambda *given, **named: killed(*given, **named))
+    stage = once(write_stage, lambda directory, begun: (directory, begun.stage), after=after)
+    monkeypatch.setattr("hushgrad.network.staging.write_stage", stage)
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    found, _, deaths = ended(setting)
+    assert {fit_network.bits(result) for result in found} == calm
+    assert deaths > 3 * 3 * found[0].n_averages
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+)
+def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, seed):
+    """On a ring, where an average has many rounds."""
+    rng, original = random.Random(seed), Slot.write
+
+    def killed(slot, section, *, afresh):
+        if rng.random() < 0.01:
+            raise fit_network.KilledError
+        original(slot, section, afresh=afresh)
+        if rng.random() < 0.01:
+            raise fit_network.KilledError
+
+    monkeypatch.setattr(Slot, "write", killed)
+    setting = fit_network.configs(tmp_path, LOGISTIC, FOUR, NETWORKS[4], seed=3)
+    found, _, deaths = ended(setting)
+    plain = fits.fit(LOGISTIC, FOUR)
+    assert {fit_network.bits(result) for result in found} == {fit_network.bits(plain)}
+    assert deaths >= 10
+
+
+def test_an_agent_that_has_ended_tells_its_result_again(tmp_path, calm):
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    ended(setting)
+    again, results, _ = ended(setting)
+    assert {fit_network.bits(result) for result in again} == calm
+    assert {r.incarnation for r in results} == {2}
+
+
+def half_way(directory, monkeypatch, **options):
+    """Three agents that all ended after their third average, and may go on."""
+    setting = fit_network.configs(directory, LOGISTIC, THREE, NETWORKS[3], seed=3, **options)
+    original = Programme.pool
+
+    def pool(stages, stage, average):
+        original(stages, stage, average)
+        if stage == 2:
+            raise StateError("enough")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Programme, "pool", pool)
+        _, results, _ = fit_network.run(setting)
+    assert {r.detail for r in results} == {"enough"}
+    return setting
+
+
+def test_an_agent_whose_rows_have_changed_does_not_go_on(tmp_path, monkeypatch):
+    setting = half_way(tmp_path, monkeypatch, max_wait=2.0)
+    text = setting[1].objective.file.read_text()
+    setting[1].objective.file.write_text(text.replace("\n", "\n", 1).rsplit("\n", 2)[0] + "\n")
+    _, results, _ = fit_network.run(setting)
+    assert results[1].status is Status.REFUSED
+    assert "the fit began with other rows" in results[1].detail
+    assert {results[0].status, results[2].status} == {Status.PEER_LOST}
+
+
+def test_a_torn_sum_is_pooled_again_and_a_lost_one_is_named(tmp_path, calm, monkeypatch):
+    setting = half_way(tmp_path, monkeypatch, max_wait=2.0)
+    torn, lost = (config.state / "sums" for config in setting[:2])
+    torn.write_bytes(torn.read_bytes()[:-3])
+    found, _, _ = ended(setting)
+    assert {fit_network.bits(result) for result in found} == calm
+    lost.write_bytes(lost.read_bytes()[: lost.stat().st_size // 3])
+    _, results, _ = fit_network.run(setting)
+    assert "lacks pooled sums" in results[1].detail
