@@ -192,3 +192,15 @@ def test_what_makes_no_sense_is_refused(make, match):
 def test_an_objective_that_is_no_average_is_named():
     with pytest.warns(RiskWarning, match=r"average of −∇f_i\(0\).*L = 2"):
         hg.run(hg.Consensus(), hg.problems.rendezvous(VALUES), RING, iterations=1)
+
+
+def test_sums_of_rows_on_the_grid_pass_unchanged():
+    """Whoever averages sums over rows rounds every row: the masks' grid is public."""
+    algorithm, unit = hg.Consensus(scale=8.0), 8.0
+    step = algorithm.mask_sizes(3, None, unit).linear_grid
+    rows = np.rint(np.random.default_rng(0).normal(size=(8, 20, 3)) / 20 / step) * step
+    values = rows.sum(axis=1)
+    network = hg.Network(hg.graphs.complete(8))  # weights 1/8 round nothing
+    run = hg.run(algorithm, hg.problems.average(values), network, iterations=1, engine="agents")
+    assert run.mask_scale.tolist() == [unit]
+    np.testing.assert_array_equal(run.x[0], np.broadcast_to(values.sum(axis=0) / 8, (8, 3)))

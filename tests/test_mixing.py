@@ -373,3 +373,9 @@ def test_a_network_prints_its_size_and_kinds():
     assert repr(Network(DIRECTED)) == (
         "Network(3 agents, 4 arcs, mixing uniform_row, uniform_column: row, column)"
     )
+
+
+@pytest.mark.parametrize("m", [2, 3, 7, 49, 120])
+def test_the_weights_of_a_complete_graph_are_equal_to_the_bit(m):
+    weights = Network(graphs.complete(m)).weights(Kind.DOUBLY)
+    assert set(weights.own.tolist()) == set(weights.links.tolist()) == {1 / m}

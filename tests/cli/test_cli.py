@@ -178,7 +178,7 @@ def test_cite_prints_exactly_the_entries_of_the_algorithms_used(study):
     out = call("cite", study).stdout
     assert re.findall(r"@\w+\{(\w+),", out) == ["wang2023decentralized", "shi2015extra"]
     assert re.findall(r"@\w+\{(\w+),", call("cite").stdout) == ["hushgrad"]
-    assert call("cite", "--all").stdout.count("\n@") == 9
+    assert call("cite", "--all").stdout.count("\n@") == 11
     entries = strict(call("cite", study, "--format", "json").stdout)["entries"]
     assert [e["key"] for e in entries] == ["wang2023decentralized", "shi2015extra"]
 

@@ -56,12 +56,20 @@ def tables(directory, ports, j, **changed):
     } | changed  # fmt: skip
 
 
-def test_agents_with_secret_masks_average_in_one_round_and_end_with_the_same_bits(tmp_path):
+def secret(directory, **changed):
+    """The configurations of three agents with secret masks."""
     ports = agent_network.free_ports(3)
     for j in range(3):
-        mint(tmp_path, f"agent-{j}")
-    (tmp_path / "trusted").symlink_to(tmp_path)
-    configs = [parse_config(tables(tmp_path, ports, j), directory=tmp_path) for j in range(3)]
+        mint(directory, f"agent-{j}")
+    (directory / "trusted").symlink_to(directory)
+    made = [tables(directory, ports, j) for j in range(3)]
+    for each in made:
+        each["run"] |= changed
+    return [parse_config(each, directory=directory) for each in made]
+
+
+def test_agents_with_secret_masks_average_in_one_round_and_end_with_the_same_bits(tmp_path):
+    configs = secret(tmp_path)
     results = asyncio.run(agent_network.ends([Agent(config) for config in configs]))
     found = [result.theta for result in results]
     assert len({x.tobytes() for x in found}) == 1
@@ -73,6 +81,28 @@ def test_agents_with_secret_masks_average_in_one_round_and_end_with_the_same_bit
     told = promise(configs[0])  # σ = 10⁴ · 1, the least unit, and ‖a_i‖ ≤ 4
     assert told.unit_mu == pytest.approx(4.0 / 1e4)
     assert told.exposures[0].mu == pytest.approx(4e-4 * np.sqrt(2 / 3))  # a triangle of resistors
+
+
+def test_an_agent_that_leaves_and_comes_back_goes_on_with_its_masked_vector(tmp_path):
+    configs = secret(tmp_path, iterations=6)
+
+    async def live(config, leaves):
+        for until in (*leaves, None):
+            agent = Agent(config)
+            async for k, x in agent:
+                found = x
+                if k == until:
+                    agent.stop()
+        return found
+
+    async def everyone():
+        async with asyncio.timeout(60):
+            leaves = ((), (1, 4), (2,))
+            return await asyncio.gather(*map(live, configs, leaves))
+
+    found = asyncio.run(everyone())
+    assert len({x.tobytes() for x in found}) == 1
+    assert np.abs(found[0] - VALUES[:3].mean(axis=0)).max() < 4 * 6e-11
 
 
 def test_an_agent_without_masks_or_without_eta_does_not_start(tmp_path):
@@ -90,6 +120,9 @@ def test_an_agent_without_masks_or_without_eta_does_not_start(tmp_path):
     fast = {"name": "Consensus", "acceleration": "chebyshev"}
     with pytest.raises(ConfigError, match="needs the key eta"):
         parse_config(tables(tmp_path, ports, 0, algorithm=fast), directory=tmp_path)
+    meeting = {"kind": "rendezvous", "position": [1.0, 2.0, 3.0]}
+    with pytest.raises(ConfigError, match='"rendezvous" is minimised by no average'):
+        parse_config(tables(tmp_path, ports, 0, objective=meeting), directory=tmp_path)
     both = {"kind": "average", "values": [1.0, 2.0, 3.0], "file": "a.csv", "columns": ["x"]}
     with pytest.raises(ConfigError, match="needs either values or file"):
         parse_config(tables(tmp_path, ports, 0, objective=both), directory=tmp_path)

@@ -97,13 +97,15 @@ def _chosen(what: Sequence[str], options: RunOptions) -> Study:
 
 
 def _fitting(study: Study, *, quiet: bool) -> list[str]:
-    from hushgrad.algorithms import ALL
+    from hushgrad.algorithms import ALL, Consensus
     from hushgrad.studies.build import build_network
 
     network = build_network(study.source, study.tables["network"])
     own = [table["name"] for table in study.tables["algorithm"]]
     names: list[str] = []
     for cls in ALL:
+        if cls is Consensus and study.tables["problem"].get("kind") != "average":
+            continue  # it averages, and solves no other problem
         try:
             cls().check(network)
         except InputError as error:

@@ -121,7 +121,12 @@ def best(evidence: Iterable[Evidence]) -> Evidence | None:
         is_bit = e.counts and e.quantity == MEMBERSHIP
         return not e.counts, e.quantity not in SECRETS, is_bit, near, -e.extent
 
-    return min((e for e in evidence if e.quantity in (*SECRETS, DIRECTION)), key=rank, default=None)
+    def is_secret(e: Evidence) -> bool:  # a Hessian that all losses share is none
+        return e.quantity in (*SECRETS, DIRECTION) and not (
+            e.quantity == "curvature" and e.guess <= _EXACT
+        )
+
+    return min(filter(is_secret, evidence), key=rank, default=None)
 
 
 class Judge:
@@ -227,8 +232,7 @@ class Judge:
             error=max(curvature[0].error, found[0].error),
             guess=max(curvature[0].guess, found[0].guess),
         )
-        shown = [c for c in curvature if c.guess > _EXACT]  # what all losses share is no secret
-        return *found, *shown, worse
+        return *found, *curvature, worse
 
     def _curvature(self, e: Estimate) -> tuple[Evidence, ...]:
         true = self.truth.hessian(e.target)

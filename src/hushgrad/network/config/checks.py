@@ -226,9 +226,18 @@ def check_partners(findings: Mistakes, tables: Table, algorithm: Algorithm) -> N
         findings.add(("partner",), f"has {_numbers(extra)}, with whom this agent shares no mask.")
 
 
-def with_eta(findings: Mistakes, tables: Table, algorithm: Algorithm) -> Algorithm:
-    """The algorithm with η of [run], if its acceleration needs it."""
-    if not isinstance(algorithm, Consensus) or algorithm.acceleration == "none":
+def within_run(findings: Mistakes, tables: Table, algorithm: Algorithm) -> Algorithm:
+    """The algorithm with η of [run] if it needs η; finds an objective that it cannot average."""
+    if not isinstance(algorithm, Consensus):
+        return algorithm
+    kind = tables["objective"].get("kind", "average")  # a function may be anything
+    if kind != "average":
+        findings.add(
+            ("objective", "kind"),
+            f"= {shown(kind)} is minimised by no average, but Consensus averages vectors. Use "
+            'kind = "average", or PDGNDS.',
+        )
+    if algorithm.acceleration == "none":
         return algorithm
     eta = algorithm.eta if algorithm.eta is not None else tables["run"].get("eta")
     if eta is None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
-from hushgrad.network.config.checks import check_links, check_partners, check_sense, with_eta
+from hushgrad.network.config.checks import check_links, check_partners, check_sense, within_run
 from hushgrad.network.config.model import (
     HEARTBEAT,
     MAX_WAIT,
@@ -266,7 +266,7 @@ def parse_config(
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
     findings.throw()
-    algorithm = with_eta(findings, tables, _algorithm(place, tables["algorithm"]))
+    algorithm = within_run(findings, tables, _algorithm(place, tables["algorithm"]))
     check_links(findings, tables, algorithm)
     check_partners(findings, tables, algorithm)
     findings.throw()
