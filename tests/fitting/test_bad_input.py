@@ -178,6 +178,8 @@ def sites(**changed):
     ("options", "changed", "said"),
     [
         ({}, {"z": np.full(60, 0.1)}, r"'z' is constant: 0.1 in all 60 rows"),
+        ({}, {"z": np.full(60, 1e-13)}, r"'z' is constant: 1e-13"),
+        ({}, {"z": 1e9 + 1e-7 * np.arange(60)}, r"'z' is constant: 1e\+09"),
         ({}, {"y": np.ones(60)}, r"needs both outcomes, but 60 of 60 rows are positive"),
         ({}, {"group": np.full(60, "b")}, r"'group\[b\]' is constant"),
         ({"factors": {"group": ["c", "a", "b"]}}, {}, r"reference level 'c' of 'group'"),

@@ -59,6 +59,21 @@ def test_a_linear_fit_is_least_squares_on_the_pooled_rows(rows, weights):
     assert (result.n_rows, result.n_sites, result.n_averages) == (4000, 3, 3)
 
 
+def test_a_nearly_perfect_linear_fit_keeps_the_digits_of_its_residuals():
+    rng = np.random.default_rng(2)
+    x, noise = rng.standard_normal(90), rng.standard_normal(90)
+    y = 1e6 * x + 0.1 * noise  # R² = 1 − 1e-14
+    sites = {name: {"x": x[part], "y": y[part]} for name, part in
+             (("a", slice(20)), ("b", slice(20, None)))}  # fmt: skip
+    declared = model("linear", outcome="y", columns=["x"], factors={})
+    X = design(declared, sites)
+    b, inverse = weighted_least_squares(X, y, np.ones(90))
+    variance = np.sum((y - X @ b) ** 2) / 88
+    result = fit(declared, sites)
+    assert_allclose(result.variance, variance, rtol=1e-7)  # y itself has 1e-9 of it
+    assert_allclose(result.standard_error, np.sqrt(np.diag(inverse) * variance), rtol=1e-7)
+
+
 def test_a_linear_fit_without_intercept_is_least_squares_through_zero(rows):
     declared = model("linear", intercept=False)
     b, _ = weighted_least_squares(design(declared, synthetic()), rows["pressure"], np.ones(4000))
@@ -186,17 +201,21 @@ def test_a_cox_fit_is_the_maximum_of_the_partial_likelihood_with_sites_as_strata
 
 def test_sandwich_errors_are_those_of_the_pooled_scores(rows):
     sites = synthetic()
-    for kind, outcome in (("logistic", "death"), ("poisson", "visits")):
-        declared = model(kind, standard_errors="sandwich")
-        X, y = design(declared, sites), rows[outcome]
-        _, bread, mean = reweighted(kind, X, y)
-        scores = X * (y - mean)[:, None]
+    for kind, weights in (("logistic", None), ("poisson", "weight"), ("linear", "weight")):
+        declared = model(kind, standard_errors="sandwich", weights=weights)
+        X, y = design(declared, sites), rows[declared.outcome]
+        w = np.ones(len(y)) if weights is None else rows[weights]
+        if kind == "linear":
+            b, bread = weighted_least_squares(X, y, w)
+            mean = X @ b
+        else:
+            b, bread, mean = reweighted(kind, X, y, weights=w)
+        scores = X * (w * (y - mean))[:, None]
         covariance = bread @ (scores.T @ scores) @ bread
-        result = fit(declared, sites)
-        assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=CLOSE)
+        check_table(fit(declared, sites), b, covariance)
         clusters = np.add.reduceat(scores, [0, 200, 1000])
         covariance = bread @ (clusters.T @ clusters) @ bread * 3 / 2 * 3999 / (4000 - X.shape[1])
-        result = fit(model(kind, standard_errors="site"), sites)
+        result = fit(model(kind, standard_errors="site", weights=weights), sites)
         assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=1e-7)
 
 

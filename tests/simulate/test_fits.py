@@ -84,10 +84,10 @@ def test_every_number_that_a_site_sends_has_a_mask_of_its_own(monkeypatch):
         return done
 
     monkeypatch.setattr(fits, "run", recorded)
-    declared = model("linear", columns=("age", "year"), factors={})
+    declared = model("logistic", columns=("age", "year"), factors={})
     sites, network = synthetic((25, 40, 60)), hg.Network(hg.graphs.complete(3))
     for seed in (0, 1):
-        hg.fit(declared, sites, network=network, seed=seed)
+        hg.fit(declared, sites, network=network, seed=seed, accept_exposure=["sums"])
     every = np.concatenate(masks)
     assert len(np.unique(every)) == len(every)  # none is used twice
     size = 1e4 * np.sqrt(2)  # two partners

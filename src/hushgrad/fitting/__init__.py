@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hushgrad.fitting.contracts import contract, contract_digest, first_difference
     from hushgrad.fitting.model import Model
     from hushgrad.fitting.model_file import load_model
-    from hushgrad.fitting.newton import Stage
+    from hushgrad.fitting.newton import FitStage
     from hushgrad.fitting.programmes import programme
     from hushgrad.fitting.result import FitResult
     from hushgrad.fitting.rows import Rows, rows_of
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FitResult",
+    "FitStage",
     "Model",
     "Rows",
     "SiteTable",
-    "Stage",
     "contract",
     "contract_digest",
     "first_difference",
@@ -39,7 +39,7 @@ __getattr__, __dir__ = lazy_exports(
         "contracts": "contract contract_digest first_difference",
         "model": "Model",
         "model_file": "load_model",
-        "newton": "Stage",
+        "newton": "FitStage",
         "programmes": "programme",
         "result": "FitResult",
         "rows": "Rows rows_of",

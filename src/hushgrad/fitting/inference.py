@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushgrad.fitting.counts import Counts
 from hushgrad.fitting.distributions import quantile, two_sided
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import Minimum, Stage
+from hushgrad.fitting.newton import FitStage, Minimum
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import Vector
-
-if TYPE_CHECKING:
-    from hushgrad.fitting.programmes import Counts
 
 
 def summarise(
@@ -24,7 +21,7 @@ def summarise(
     at: Coordinates,
     end: Minimum,
     meat: Vector | None,
-    stages: tuple[Stage, ...],
+    stages: tuple[FitStage, ...],
     digest: str,
 ) -> FitResult:
     """The result of a fit; every number in it is a function of pooled sums."""

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.site_sums import SiteSums
-from hushgrad.fitting.sums import Vector, from_narrow, narrow, settled
+from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, settled
 
 MOST_STEPS = 50
 MOST_HALVINGS = 30
 LAST_STEP = 1e-8  # gᵀH⁻¹g before the last step: about its square remains after it
-_AT_END = 1e-6  # gᵀH⁻¹g that a last step may leave; else the method goes on
+_AT_END = 1e-8  # gᵀH⁻¹g that a last step may leave; else the method goes on
 _BOUNDED = 3  # steps of Huber's fit with a bound of the Hessian, before Newton's
 _DEPENDENT = 1e-9  # the part of a column's variance that the columns before it leave
 _FLAT = 1e-8  # curvature left of the first one, in some direction: the minimum is at infinity
@@ -36,7 +36,7 @@ type Sums = Generator[Vector, Vector, Vector]
 
 
 @dataclass(frozen=True)
-class Stage:
+class FitStage:
     """One average of the fit."""
 
     name: str
@@ -53,7 +53,22 @@ class Minimum:
     loss: float  # without the penalty
     null_loss: float
     H: Vector  # (p, p) with the penalty
-    stages: tuple[Stage, ...]
+    stages: tuple[FitStage, ...]
+
+
+@dataclass(frozen=True)
+class PooledPoint:
+    """Pooled numbers at one point."""
+
+    gamma: Vector  # (p,)
+    votes: int  # of sites that take their last step
+    is_too_far: bool  # at some site the sums are not finite: the rest means nothing
+    f: float  # the loss without the penalty
+    F: float  # and with it
+    g: Vector  # (p,) of F
+    H: Vector  # (p, p) of F
+    null_loss: float
+    n_numbers: int
 
 
 def pooled(limbs: Vector) -> Sums:
@@ -65,51 +80,93 @@ def minimise(
     model: Model, local: SiteSums, start: Vector, P: Vector, exponent: int, null: float
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`, with sums of about 2^exponent."""
-    p, is_quadratic = len(start), model.kind in ("linear", "ridge")
-    gamma, step, factor = start, np.zeros(p), 1.0
-    best, first_H, null_loss = math.inf, None, 0.0
-    vote, halvings = False, 0
-    stages: list[Stage] = []
+    pooling = _Pooling(model, local, P, exponent)
+    now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
+    if now.is_too_far:
+        raise FitError(_far(model))
+    check_independent(model.names, now.H)
+    null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
+    stages = [FitStage("first step", now.n_numbers, now.F)]
     for n in range(MOST_STEPS):
-        bounding = model.kind == "huber" and n < _BOUNDED
-        sums = local.at(gamma + factor * step, bounding=bounding)
-        if n == 0:
-            sums = np.append(sums, 0.0 if model.kind == "cox" else local.null_loss(null))
-        limbs = narrow(sums, exponent)
-        flags = [float(vote), float(limbs is None)]
-        limbs = np.zeros(2 * len(sums)) if limbs is None else limbs
-        got = yield from pooled(np.concatenate([flags, limbs]))
-        votes, too_far, values = got[0], got[1], from_narrow(got[2:], exponent)
-        point = gamma + factor * step
-        f, g, H = values[0], values[1 : p + 1] + P @ point, _symmetric(values[p + 1 :], p) + P
-        F = f + point @ P @ point / 2
-        if n == 0:
-            null_loss = f if model.kind == "cox" else values[-1]
-        if too_far or best + _GROWTH * 2.0**exponent < F:
-            stages.append(Stage("halved step", len(sums), None if too_far else float(F)))
-            halvings += 1
-            if halvings > MOST_HALVINGS:
-                raise FitError(_far(model, n))
-            factor, vote = factor / 2, False
-            continue
-        gamma, best, factor, halvings = point, F, 1.0, 0
-        if first_H is None:
-            check_independent(model.names, H)
-            first_H = H
-        elif model.is_inferred:
-            _check_finite(model, f, H, first_H, gamma)
-        step = -np.linalg.solve(H, g)
-        decrement = float(-g @ step)
-        stages.append(Stage("Newton step", len(sums), float(F), decrement))
-        if votes and decrement < _AT_END:
-            gamma = gamma + step
-            return Minimum(gamma, float(f), float(null_loss), H, tuple(stages))
-        vote = not bounding and (is_quadratic or decrement < LAST_STEP)
+        step = -np.linalg.solve(now.H, now.g)
+        decrement = float(-now.g @ step)
+        stages[-1] = replace(stages[-1], decrement=decrement)
+        if now.votes and decrement < _AT_END:
+            gamma = now.gamma + step
+            loss = now.F - decrement / 2 - gamma @ P @ gamma / 2
+            return Minimum(gamma, float(loss), null_loss, now.H, tuple(stages))
+        is_bound = model.kind == "huber" and n < _BOUNDED  # the Hessian of this step
+        vote = model.kind in ("linear", "ridge") or (decrement < LAST_STEP and not is_bound)
+        bounding = model.kind == "huber" and n + 1 < _BOUNDED
+        now = yield from pooling.descend(now, step, stages, vote=vote, bounding=bounding)
+        if model.is_inferred:
+            _check_finite(model, now, first_H)
     raise FitError(
         f"Newton's method needs fewer than {MOST_STEPS} steps where a finite minimum exists, but "
-        f"the decrement is {stages[-1].decrement}. {_largest(model.names, gamma)} Leave a column "
-        "out, or use a penalty."
+        f"the decrement is {stages[-2].decrement}. {_largest(model.names, now.gamma)} Leave a "
+        "column out, or use a penalty."
     )
+
+
+@dataclass(frozen=True)
+class _Pooling:
+    """What every evaluation of one fit at one site has in common."""
+
+    model: Model
+    local: SiteSums
+    P: Vector  # (p, p) the penalty is ½ γᵀPγ
+    exponent: int  # sums are about 2^exponent
+
+    def descend(
+        self,
+        before: PooledPoint,
+        step: Vector,
+        stages: list[FitStage],
+        *,
+        vote: bool,
+        bounding: bool,
+    ) -> Generator[Vector, Vector, PooledPoint]:
+        """The point after a step, which is halved while the pooled loss grows."""
+        for _ in range(MOST_HALVINGS):
+            now = yield from self.evaluate(before.gamma + step, vote=vote, bounding=bounding)
+            grows = before.F + _GROWTH * 2.0**self.exponent < now.F
+            if not now.is_too_far and not grows:
+                stages.append(FitStage("step", now.n_numbers, now.F))
+                return now
+            stages.append(FitStage("halved step", now.n_numbers, None if now.is_too_far else now.F))
+            step, vote = step / 2, False
+        raise FitError(_far(self.model))
+
+    def evaluate(
+        self,
+        gamma: Vector,
+        *,
+        bounding: bool,
+        vote: bool = False,
+        null: float | None = None,
+    ) -> Generator[Vector, Vector, PooledPoint]:
+        """Pool the loss, its gradient and its Hessian at γ; `null`: the null loss too."""
+        p = len(gamma)
+        sums = self.local.at(gamma, bounding=bounding)
+        if null is not None:
+            sums = np.append(sums, self.local.null_loss(null))
+        limbs = narrow(sums, self.exponent)
+        flags = [float(vote), float(limbs is None)]
+        limbs = np.zeros(NARROW * len(sums)) if limbs is None else limbs
+        got = yield from pooled(np.concatenate([flags, limbs]))
+        values = from_narrow(got[2:], self.exponent)
+        f = float(values[0])
+        return PooledPoint(
+            gamma=gamma,
+            votes=int(got[0]),
+            is_too_far=bool(got[1]),
+            f=f,
+            F=f + float(gamma @ self.P @ gamma) / 2,
+            g=values[1 : p + 1] + self.P @ gamma,
+            H=_symmetric(values[p + 1 :], p) + self.P,
+            null_loss=0.0 if null is None else float(values[-1]),
+            n_numbers=len(sums),
+        )
 
 
 def _symmetric(upper: Vector, p: int) -> Vector:
@@ -138,16 +195,16 @@ def check_independent(names: Sequence[str], H: Vector) -> None:
             )
 
 
-def _check_finite(model: Model, f: float, H: Vector, first_H: Vector, gamma: Vector) -> None:
+def _check_finite(model: Model, now: PooledPoint, first_H: Vector) -> None:
     """Refuse a fit whose minimum is at infinity: separated outcomes, levels without events."""
-    if model.kind == "logistic" and model.weights is None and f < math.log(2):
+    if model.kind == "logistic" and model.weights is None and now.f < math.log(2):
         # Were a row on the wrong side, that row alone would add log 2 or more.
         raise FitError(
             "the columns separate the outcomes of all rows, so the coefficients have no finite "
-            f"values. {_largest(model.names, gamma)} Leave a column out, or use a penalty."
+            f"values. {_largest(model.names, now.gamma)} Leave a column out, or use a penalty."
         )
     half = np.linalg.inv(np.linalg.cholesky(first_H))
-    values, vectors = np.linalg.eigh(half @ H @ half.T)
+    values, vectors = np.linalg.eigh(half @ now.H @ half.T)
     if values[0] < _FLAT:
         named = _largest(model.names, half.T @ vectors[:, 0])
         raise FitError(
@@ -165,8 +222,8 @@ def _largest(names: Sequence[str], gamma: Vector) -> str:
     return f"The largest standardised coefficients are those of {named}."
 
 
-def _far(model: Model, n: int) -> str:
+def _far(model: Model) -> str:
     return (
-        f"step {n} of the fit stays too long after {MOST_HALVINGS} halvings: the pooled loss does "
+        f"a step of the fit stays too long after {MOST_HALVINGS} halvings: the pooled loss does "
         f"not fall. Look for outliers in {', '.join(model.columns)}, or use a penalty."
     )

@@ -12,7 +12,7 @@ from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import Stage
+from hushgrad.fitting.newton import FitStage
 from hushgrad.fitting.sums import Vector
 
 _ERRORS = {"model": "standard errors", "sandwich": "HC0 errors", "site": "errors by site"}
@@ -47,7 +47,7 @@ class FitResult:
     null_deviance: float | None
     aic: float | None
     variance: float | None  # of the residuals of a linear fit
-    stages: tuple[Stage, ...]  # one per average
+    stages: tuple[FitStage, ...]  # one per average
     contract: str  # digest
     rounds: int | None = None  # communication rounds of all averages; None: no network
 

@@ -109,7 +109,9 @@ class SiteSums:
             )
 
     def null_loss(self, constant: float) -> float:
-        """The loss of the model that has a constant alone."""
+        """The loss of the model that has a constant alone; of Cox's, which has none, 0."""
+        if self._risk is not None:
+            return 0.0
         eta = np.full(len(self.y), constant) + self.offset
         return float((self.weights * self._losses(eta, self.y).loss).sum())
 

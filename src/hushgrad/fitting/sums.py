@@ -10,8 +10,9 @@ The sum of limbs over the sites is a whole number too. Every site rounds its poo
 numbers, so all sites go on with the same bits, on every network, and with the bits that a sum
 without masks has. A limb that is not nearly whole shows that an average has not settled.
 
-Numbers of known size have two limbs: 2^e bounds them, the error is 2^(e − 49) per site. Sums of raw
-data have sizes that nobody knows before. They have twelve limbs, from 2⁻¹⁴⁴ to 2¹⁴⁴.
+Numbers of known size have three limbs: 2^e bounds them, and their last bit is 2^(e − 72), so that a
+loss far below the size of all rows keeps its digits. Sums of raw data have sizes that nobody knows
+before. They have twelve limbs, from 2⁻¹⁴⁴ to 2¹⁴⁴.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ type Vector = NDArray[np.float64]
 
 BITS = 24
 SIZE = 2.0**BITS  # an entry's size, which is public: masks are multiples of it
+NARROW = 3  # limbs of a number of known size
 WIDE = 12  # limbs of a number of unknown size
 WIDE_LOW = -144  # log2 of its last bit
 MOST = 2.0**64  # a value of raw data; its square, summed over many rows, is below 2¹⁴⁴
@@ -36,19 +38,23 @@ _WHOLE = 0.25  # a pooled limb is nearer than this to a whole number
 
 
 def narrow(values: Vector, exponent: int) -> Vector | None:
-    """Values (n,) of about 2^exponent as limbs (2n,); None: one is not finite or far too large."""
-    units = values * 2.0 ** (2 * BITS - exponent)
-    if not np.isfinite(units).all() or (np.abs(units) > _ROOM * SIZE**2).any():
+    """Values (n,) of about 2^exponent as limbs (3n,); None: one is not finite or far too large."""
+    rest = values * 2.0 ** (NARROW * BITS - exponent)
+    if not np.isfinite(rest).all() or (np.abs(rest) > _ROOM * SIZE**NARROW).any():
         return None
-    whole = np.rint(units)
-    high = np.rint(whole / SIZE)
-    return np.concatenate([high, whole - high * SIZE])
+    limbs: list[Vector] = []
+    for place in reversed(range(NARROW)):
+        limbs.append(np.rint(rest / SIZE**place))
+        rest = rest - limbs[-1] * SIZE**place  # exact: the digits below the limb
+    return np.concatenate(limbs)
 
 
 def from_narrow(limbs: Vector, exponent: int) -> Vector:
-    """The values (n,) of pooled limbs (2n,)."""
-    high, low = np.split(limbs, 2)
-    return (high * SIZE + low) * 2.0 ** (exponent - 2 * BITS)
+    """The values (n,) of pooled limbs (3n,)."""
+    total = np.zeros(len(limbs) // NARROW)
+    for limb in np.split(limbs, NARROW)[::-1]:  # the lowest first
+        total = total / SIZE + limb
+    return total * 2.0 ** (exponent - BITS)
 
 
 def wide(values: Sequence[Fraction]) -> Vector:
