@@ -8,7 +8,7 @@ from hushgrad.algorithms.consensus import MASKS, Consensus
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import MOST_STEPS
 from hushgrad.fitting.site_sums import TOTALS
-from hushgrad.fitting.sums import SIZE, WIDE
+from hushgrad.fitting.sums import NARROW, SIZE, WIDE
 
 MOST_AVERAGES = MOST_STEPS + 10  # a fit that ends has fewer
 _PLAIN = 9  # of the first vector: one, the contract's digest, rows, dropped rows, events
@@ -36,6 +36,6 @@ def longest_vector(model: Model) -> int:
     width = p - model.has_intercept
     triangle = p * (p + 1) // 2
     counts = _PLAIN + WIDE * (len(TOTALS) + 2 * width)
-    newton = 2 + 2 * (1 + p + triangle + 1)  # the first step has the loss of the null model too
-    sandwich = 1 + 2 * triangle
+    newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
+    sandwich = 1 + NARROW * triangle
     return max(counts, newton, sandwich)

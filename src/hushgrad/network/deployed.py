@@ -47,10 +47,10 @@ from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
 from hushgrad.network.pace import Pace
+from hushgrad.network.programme import Programme, stages_of
 from hushgrad.network.protocol.session import Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
-from hushgrad.network.programme import Programme, stages_of
 from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position

@@ -208,7 +208,9 @@ def _contract_parts(document: Any, name: str = "model") -> dict[str, str]:
         inside = [(f"{name}[{n}]", value) for n, value in enumerate(document)]
     else:
         return {name: repr(document)}
-    return {key: text for part, value in inside for key, text in _contract_parts(value, part).items()}
+    return {
+        key: text for part, value in inside for key, text in _contract_parts(value, part).items()
+    }
 
 
 def _draws(run: RunConfig) -> str:
