@@ -267,7 +267,10 @@ class Agent:
         )
         if local_of is None:
             return
-        steps = JournaledMachine(stages.algorithm, local_of, self._x0, begins=stages.begins)
+        is_open = self.config.run.model is not None
+        steps = JournaledMachine(
+            stages.algorithm, local_of, self._x0, begins=stages.begins, is_open=is_open
+        )
         names = {j: peer.name for j, peer in session.peers.items()}
         suspicion = JumpPolicy(
             names, self.stats, state=self.config.state, max_jumps=self.config.max_jumps

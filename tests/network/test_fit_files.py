@@ -1,0 +1,190 @@
+"""A fit from agents' files, over TLS with secret masks: its numbers, its refusals, its secrets."""
+
+import asyncio
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+from hushgrad.errors import ConfigError
+from hushgrad.network.config.file import parse_config, write_config
+from hushgrad.network.deployed import Agent
+from hushgrad.network.keys.identity import mint
+from hushgrad.network.ops.result import Status, read_result, write_result
+from hushgrad.network.programme import Programme
+from hushgrad.network.protocol.hello import differences, public_parts
+from hushgrad.network.state.stages import read_stages
+from hushgrad.schema.toml import to_toml
+from support import agent_network, fit_network, fits
+
+MODEL = {
+    "kind": "logistic", "outcome": "death", "columns": ["age", "stage"],
+    "factors": {"stage": list(fits.LEVELS)},
+}  # fmt: skip
+SITES = fits.synthetic((25, 40, 60))
+NAMES = list(SITES)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    home = tmp_path_factory.mktemp("keys")
+    for name in NAMES:
+        mint(home, name)
+    return home
+
+
+def tables(directory, keys, ports, j, **changed):
+    """The file of one of three sites that are all linked."""
+    others = [
+        {"name": name, "number": i, "certificate": str(keys / f"{name}.crt")}
+        for i, name in enumerate(NAMES)
+        if i != j
+    ]
+    return {
+        "agent": {
+            "name": NAMES[j], "number": j, "listen": f"127.0.0.1:{ports[j]}",
+            "key": str(keys / f"{NAMES[j]}.key"), "certificate": str(keys / f"{NAMES[j]}.crt"),
+            "state": f"state-{j}", "result": f"result-{j}/result", "durability": "process",
+            "max_wait": 3.0, "heartbeat": 0.5, "accept_exposure": ["sums"],
+        },
+        "run": {"id": agent_network.run_id(directory), "n_agents": 3},
+        "fit": {"model": "model.toml", "file": f"{NAMES[j]}.csv"},
+        "neighbour": [p | {"address": f"127.0.0.1:{ports[p['number']]}"} for p in others],
+        "partner": others,
+    } | changed  # fmt: skip
+
+
+def files(directory, keys, **changed):
+    """The model, the rows and the agents' files of three sites; returns the configurations."""
+    (directory / "model.toml").write_text(to_toml({"model": MODEL}))
+    ports = agent_network.free_ports(3)
+    found = []
+    for j, name in enumerate(NAMES):
+        fit_network.write_rows(directory / f"{name}.csv", SITES[name])
+        given = tables(directory, keys, ports, j, **changed)
+        found.append(write_config(directory / f"{name}.toml", given))
+    return found
+
+
+def run(configs):
+    agents = [Agent(config) for config in configs]
+    return agents, asyncio.run(agent_network.ends(agents))
+
+
+def test_three_sites_fit_from_their_files_and_keep_the_result(tmp_path, keys):
+    configs = files(tmp_path, keys)
+    agents, results = run(configs)
+    assert {r.status for r in results} == {Status.DONE}, [r.summary for r in results]
+    plain = fits.fit(configs[0].run.model, SITES)
+    assert {fit_network.bits(agent.fitted) for agent in agents} == {fit_network.bits(plain)}
+    assert {r.rounds for r in results} == {plain.n_averages}
+    written = write_result(configs[0].result, results[0])
+    assert [file.name for file in written] == ["result.json", "result.npz", "coefficients.csv"]
+    assert written[2].read_text() == plain.to_csv()
+    again = read_result(configs[0].result)
+    assert again.fit["names"] == list(plain.names)
+    assert again.fit["estimate"] == plain.estimate.tolist() == again.theta.tolist()
+    masked = read_stages(configs[0].state)[plain.n_averages - 1].statistic
+    assert np.median(np.abs(masked.q)) > 1e10  # masks of 10⁴ · 2²⁴
+
+
+def test_a_false_sum_told_to_one_agent_isolates_nothing(tmp_path, keys, monkeypatch):
+    """Site 1 sees another number of dropped rows, which changes no vector but all of its masks."""
+    configs = files(tmp_path, keys)
+    original, dropped = Programme.pool, 7  # the place of this count in the first vector
+
+    def pool(stages, stage, average):
+        if stage == 0 and stages.config.number == 1:
+            average = average + np.eye(len(average))[dropped]
+        original(stages, stage, average)
+
+    sums = {}
+
+    def masked(stages, stage, start, own, masked=Programme._masked):
+        sums[stages.config.number, stage] = stages.statistic(stage, start).q
+        return masked(stages, stage, start, own)
+
+    monkeypatch.setattr(Programme, "pool", pool)
+    monkeypatch.setattr(Programme, "_masked", masked)
+    _, results = run(configs)
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert "went on with other sums" in results[0].detail
+    kept = [read_stages(config.state)[1].statistic.q for config in configs]
+    for honest in ([0, 1], [1, 2], [0, 1, 2]):
+        off = sum(kept[j] for j in honest) - sum(sums[j, 1] for j in honest)
+        assert np.median(np.abs(off)) > 1e10
+    both = kept[0] + kept[2] - sums[0, 1] - sums[2, 1]  # each still lacks the other's share
+    assert np.median(np.abs(both)) > 1e10
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"penalty": 2.0}, "model.penalty: 0.0 here, 2.0 there"),
+        ({"columns": ["stage", "age"]}, "model.columns[0]: 'age' here, 'stage' there"),
+        (
+            {"factors": {"stage": [*fits.LEVELS, "extra"]}},
+            "model.factors.stage[3]: nothing here, 'extra' there",
+        ),
+        ({"units": {"age": "months"}}, "model.units.age: nothing here, 'months' there"),
+        ({"missing": "drop"}, "model.missing: 'refuse' here, 'drop' there"),
+    ],
+)
+def test_another_model_at_one_site_is_named_by_field_and_both_values(tmp_path, keys, change, words):
+    configs = files(tmp_path, keys)
+    (tmp_path / "other.toml").write_text(to_toml({"model": MODEL | change}))
+    given = tomllib.loads((tmp_path / f"{NAMES[1]}.toml").read_text())
+    given["fit"]["model"] = "other.toml"
+    other = parse_config(given, directory=tmp_path)
+    said = differences(public_parts(configs[0].run), public_parts(other.run))
+    assert words in said
+    assert "contract: " in said
+
+
+def test_agents_refuse_a_site_with_another_penalty_before_the_first_round(tmp_path, keys):
+    configs = files(tmp_path, keys)
+    given = tomllib.loads((tmp_path / f"{NAMES[1]}.toml").read_text())
+    (tmp_path / "other.toml").write_text(to_toml({"model": MODEL | {"penalty": 2.0}}))
+    given["fit"]["model"] = "other.toml"
+    configs[1] = parse_config(given, directory=tmp_path)
+    _, results = run(configs)
+    assert {r.status for r in results} == {Status.PEER_LOST}
+    assert all(r.rounds == 0 for r in results)
+    assert "model.penalty: 0.0 here, 2.0 there" in results[0].detail
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"objective": {"kind": "average", "values": [1.0]}}, "does not stand beside [fit]"),
+        ({"run": {"id": "a", "n_agents": 4}}, "needs the key eta"),
+        ({"run": {"id": "a", "n_agents": 3, "dim": 4}}, "dim"),
+        ({"fit": {"model": "none.toml", "file": "a.csv"}}, "there is no model file"),
+        ({"fit": {"file": "a.csv"}}, "model"),
+        ({"fit": {"model": "model.toml", "file": "a.csv", "decimal": "·"}}, "decimal"),
+        ({"partner": []}, "lacks numbers 1, 2"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path, keys, changed, words):
+    (tmp_path / "model.toml").write_text(to_toml({"model": MODEL}))
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        parse_config(tables(tmp_path, keys, [1, 2, 3], 0, **changed), directory=tmp_path)
+
+
+def test_the_vectors_of_every_kind_fit_into_the_dimension_of_the_run():
+    from hushgrad.fitting.averages import longest_vector
+
+    for kind in ("linear", "ridge", "logistic", "poisson", "huber", "cox"):
+        for errors in ("model", "sandwich"):
+            if errors == "sandwich" and kind in ("cox", "ridge"):
+                continue
+            declared = fits.model(kind, standard_errors=errors)
+            lengths = []
+
+            def pool(vectors, lengths=lengths):
+                lengths.append(len(vectors[0]))
+                return fits.add(vectors)
+
+            fits.fit(declared, fits.synthetic((60, 90, 100)), pool)
+            assert max(lengths) == longest_vector(declared)
