@@ -3,16 +3,25 @@
 import asyncio
 import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hushgrad.errors import ConfigError
+import hushgrad as hg
+from hushgrad.errors import ConfigError, ExposureError, PrivacyError
+from hushgrad.fitting import contract, contract_digest
+from hushgrad.fitting.averages import longest_vector
 from hushgrad.network.config.file import parse_config, write_config
 from hushgrad.network.deployed import Agent
+from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.identity import mint
+from hushgrad.network.objective.objectives import load_objective
+from hushgrad.network.ops.doctor import examine
+from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.ops.result import Status, read_result, write_result
 from hushgrad.network.programme import Programme
+from hushgrad.network.promise import missing
 from hushgrad.network.protocol.hello import differences, public_parts
 from hushgrad.network.state.stages import read_stages
 from hushgrad.schema.toml import to_toml
@@ -173,8 +182,6 @@ def test_a_wrong_file_is_refused_by_name(tmp_path, keys, changed, words):
 
 
 def test_the_vectors_of_every_kind_fit_into_the_dimension_of_the_run():
-    from hushgrad.fitting.averages import longest_vector
-
     for kind in ("linear", "ridge", "logistic", "poisson", "huber", "cox"):
         for errors in ("model", "sandwich"):
             if errors == "sandwich" and kind in ("cox", "ridge"):
@@ -188,3 +195,70 @@ def test_the_vectors_of_every_kind_fit_into_the_dimension_of_the_run():
 
             fits.fit(declared, fits.synthetic((60, 90, 100)), pool)
             assert max(lengths) == longest_vector(declared)
+
+
+# ---- exposure
+
+
+def judged(config):
+    objective = load_objective(config.objective, config.run.dim)
+    return {found.name: found for found in verdicts(config, objective)}
+
+
+def test_a_fit_counts_what_its_averages_reveal(tmp_path, keys):
+    """d = 4: 18 numbers of counts and moments, and 15 for each of eight steps."""
+    config = files(tmp_path, keys)[0]
+    found = judged(config)
+    assert found["sums"].verdict == "accepted"
+    assert "8 stages reveal 138 numbers" in found["sums"].text
+    assert "Have 345 effective rows or more" in found["sums"].text
+    assert {name for name, v in found.items() if v.verdict != "held"} == {"sums"}
+    many = replace(config, run=replace(config.run, honest_rows=1000))
+    assert judged(many)["sums"].verdict == "held"
+    with pytest.raises(PrivacyError, match="sums: the averages of a fit may reveal at most 10 %"):
+        asyncio.run(Agent(replace(config, accept_exposure=frozenset())).run())
+    assert not config.state.exists()
+
+
+def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
+    """An agent counts again before every average: a fit takes as many steps as it needs."""
+    configs = files(tmp_path, keys)
+    config = replace(configs[0], run=replace(configs[0].run, honest_rows=400))
+    objective = load_objective(config.objective, config.run.dim)
+    part = objective.effective_lengths / objective.n_rows
+    allowed = int((0.1 * 400 * part * 4 - 18) / 15)
+    strict = replace(config, accept_exposure=frozenset())
+    for stage in range(1, 9):
+        if stage <= allowed:
+            check_average(strict, objective, stage)
+        else:
+            with pytest.raises(ExposureError, match=f"sends nothing of stage {stage + 1}"):
+                check_average(strict, objective, stage)
+    assert 0 < allowed < 8
+
+
+def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_path, keys):
+    config = files(tmp_path, keys)[0]
+    assert "declares no bound of its rows" in missing(config)
+    linear = hg.Model(kind="linear", outcome="pressure", columns=["age"])
+    spec = replace(config.objective, model=linear)
+    assert (
+        judged(replace(config, run=replace(config.run, model=linear), objective=spec))[
+            "sums"
+        ].verdict
+        == "held"
+    )
+
+
+def test_the_doctor_names_the_contract_and_the_rows(tmp_path, keys):
+    config = files(tmp_path, keys)[0]
+    checks = {c.check: c for c in examine(config, timeout=0.2)}
+    digest = contract_digest(contract(config.run.model))
+    assert checks["contract"].text == digest
+    assert checks["objective"].text == "logistic fit on north.csv: 25 rows, 4 coefficients"
+    assert checks["guarantee"].is_good is None
+    config.objective.file.write_text("death,age,stage\n1,fifty,low\n")
+    checks = {c.check: c for c in examine(config, timeout=0.2)}
+    assert checks["objective"].is_good is False
+    assert "column age is 'fifty'" in checks["objective"].text
+    assert checks["exposure sums"].verdict == "not judged"

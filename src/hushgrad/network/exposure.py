@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 
@@ -66,6 +67,22 @@ def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Ve
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
 
 
+def check_average(config: AgentConfig, objective: Objective, stage: int) -> None:
+    """Refuse an average of a fit with which the sums would tell too much about the rows.
+
+    A fit takes as many Newton steps as it needs, and any participant can make it take more.
+    """
+    if "sums" in config.accept_exposure:
+        return
+    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+    told = count_revealed(
+        setting, _honest_rows(config, setting, objective, objective.effective_lengths)
+    )
+    objection = told and replace(told, stages=stage).objection()
+    if objection:
+        raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
+
+
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
     algorithm, sizes = run.algorithm, None
@@ -79,6 +96,7 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
         stages=len(run.lengths),
         sizes=sizes,
         is_seeded=run.seed is not None,
+        coefficients=0 if run.model is None else len(run.model.names),
     )
 
 

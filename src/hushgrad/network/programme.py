@@ -27,6 +27,7 @@ from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.sums import SIZE, settled
 from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.masking import masked_statistic
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import Status
@@ -127,7 +128,7 @@ class Programme(Stages):
         return f"at most {len(self.lengths)}"
 
     def _check(self, stage: int, start: Vector) -> None:
-        del stage, start
+        check_average(self.config, self._objective, stage)
 
     # ---- between two stages
 

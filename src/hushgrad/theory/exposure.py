@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.masks import MOST_QUADRATIC, Sizes, ZeroSum
+from hushgrad.theory.pooled import EXPECTED_STEPS, Pooled
 from hushgrad.theory.revealed import Revealed
 
 # the names by which a weakness is accepted, in the order of the judgement
@@ -64,6 +65,7 @@ class Setting:
     stages: int  # that really run; 0: the agents compute with f_i itself
     sizes: Sizes | None  # of the masks in the units of θ; None: the algorithm takes no masks
     is_seeded: bool = False  # secrets come from a seed; a simulation has none to keep
+    coefficients: int = 0  # of a fit, whose stages are averages; 0: there is no fit
 
     @property
     def masks(self) -> ZeroSum | None:
@@ -135,6 +137,11 @@ def check_accepted(names: object) -> frozenset[str]:
 
 def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
     """The count of what stages reveal about the effective honest rows; None without stages."""
+    if setting.coefficients:
+        steps = 1 if setting.is_quadratic else EXPECTED_STEPS
+        return Pooled(
+            dim=setting.coefficients, stages=steps, rows=rows, is_quadratic=setting.is_quadratic
+        )
     if not setting.stages or not setting.has_curvature:
         return None
     return Revealed(
