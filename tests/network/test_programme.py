@@ -9,6 +9,7 @@ import hushgrad as hg
 from hushgrad.errors import StateError
 from hushgrad.network.ops.result import Status
 from hushgrad.network.programme import Programme
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import Slot
 from hushgrad.network.state.stages import write_stage
 from support import fit_network, fits
@@ -151,3 +152,30 @@ def test_a_torn_sum_is_pooled_again_and_a_lost_one_is_named(tmp_path, calm, monk
     lost.write_bytes(lost.read_bytes()[: lost.stat().st_size // 3])
     _, results, _ = fit_network.run(setting)
     assert "lacks pooled sums" in results[1].detail
+
+
+# ---- what a message depends on
+
+
+def test_other_rows_with_the_same_masked_vectors_send_the_same_bits(tmp_path, monkeypatch):
+    """Nothing that a site sends depends on its rows but through the masked vectors."""
+    sent, masked = {}, {}
+
+    def encode(rounds, stop, original=Rounds._encode):
+        digest = original(rounds, stop)
+        frames = {j: bytes(frame) for j, frame in rounds.frames[rounds.round].items()}
+        sent.setdefault((rounds.machine.agent.local.number, rounds.round), []).append(frames)
+        return digest
+
+    def statistic(stages, stage, start, own, original=Programme._masked):
+        made = original(stages, stage, start, own)
+        return masked.setdefault((stages.config.number, stage), made)
+
+    monkeypatch.setattr(Rounds, "_encode", encode)
+    monkeypatch.setattr(Programme, "_masked", statistic)
+    first, second, third = THREE.values()
+    ended(fit_network.configs(tmp_path / "one", LOGISTIC, THREE, NETWORKS[3], seed=3, id="same"))
+    other = {"north": second, "middle": third, "south": first}  # every site has other rows
+    ended(fit_network.configs(tmp_path / "two", LOGISTIC, other, NETWORKS[3], seed=3, id="same"))
+    assert len(sent) > 3 * 5
+    assert all(len(frames) == 2 and frames[0] == frames[1] for frames in sent.values())

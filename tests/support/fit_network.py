@@ -38,6 +38,7 @@ def configs(directory, model, sites, network, *, tls=False, **options):
     )  # fmt: skip
     found = []
     for config, columns in zip(made, sites.values(), strict=True):
+        directory.mkdir(parents=True, exist_ok=True)
         file = directory / f"{config.name}.csv"
         write_rows(file, columns)
         spec = FitSpec(model=model, file=file, site=config.name)
