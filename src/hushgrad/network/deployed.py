@@ -300,8 +300,7 @@ class Agent:
             hub.complete = lambda: self._advance_now(hub, rounds)
         while rounds.status is None and not self._is_asked_to_stop:
             if rounds.due is not None:
-                await stages.enter(hub, rounds, self._compute)
-                if rounds.due is None:
+                if await stages.enter(hub, rounds, self._compute):
                     self._send_next(hub, rounds, has_ended=False)
             elif hub.failure is not None or not session.is_complete:
                 await hub.change()

@@ -132,14 +132,14 @@ class Programme(Stages):
 
     # ---- between two stages
 
-    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> None:
+    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
         """Pool the stage that is over, and enter the next one or end the run."""
         stage = rounds.due
         assert stage is not None
         await compute(self.pool, stage - 1, rounds.machine.x.copy())
         if self.has_ended:
             await compute(rounds.end, Status.FAILED if self.result is None else Status.DONE)
-            return
+            return True
         if stage == len(self.lengths):
             raise StageError(
                 f"a fit ends within {len(self.lengths)} averages, but this one goes on. Report the "
@@ -148,6 +148,7 @@ class Programme(Stages):
         start = np.zeros(self.config.run.dim)
         await compute(self.make, stage, start)
         await compute(rounds.enter, start)
+        return True
 
     def pool(self, stage: int, average: Vector) -> None:
         """Keep the pooled sum of a stage, and send it to the programme."""

@@ -179,10 +179,10 @@ class Stages:
         """Refuse to enter a stage that would tell too much."""
         check_stage(self.config, self._objective, stage, start)
 
-    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> None:
+    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
         """Enter the stage that is due, at the estimate of the leader.
 
-        Returns early if the estimate is not here yet, but something else may have happened.
+        False: the estimate is not here yet, but something else may have happened.
         """
         stage = rounds.due
         assert stage is not None
@@ -196,11 +196,12 @@ class Stages:
                 )
         if start is None:
             await hub.change()
-            return
+            return False
         await compute(self.make, stage, start)
         if self.config.number == LEADER:  # now the start can change no more
             hub.broadcast(hub.starts.add(stage, start))
         await compute(rounds.enter, start)
+        return True
 
     def gradient(self, stage: int) -> Callable[[Any], Any]:
         """The gradient that the step machine of a stage asks for."""
