@@ -259,6 +259,7 @@ def test_every_key_is_in_the_documentation():
         "[[neighbour]]": [agentfile.neighbour],
         "[[partner]]": [agentfile.partner],
         "[run]": [agentfile.run],
+        "[fit]": [agentfile.fit],
     }
     for table, builders in tables.items():
         section = docs.partition(f"### `{table}`")[2].partition("\n### ")[0]
