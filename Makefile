@@ -3,6 +3,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Without bytecode every process of a test compiles hushgrad again, which is half of its start.
 unexport PYTHONDONTWRITEBYTECODE
+# Agents sync their journals to the disk. In memory the tests need not wait for it.
+export PYTEST_DEBUG_TEMPROOT := $(wildcard /dev/shm)
+# Three workers on two cores: tests of links and processes spend much of their time waiting.
+PYTEST := -m pytest -n 3 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
@@ -40,17 +44,17 @@ demo: $(VENV)/.sim  ## the paper's Fig. 2 and Fig. 3, plots and claims, into OUT
 	$(BIN)/hushgrad demo --out $(OUT)
 
 test: $(VENV)/.dev  ## the tests, without the long studies
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.dev  ## every test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # Kernels of OpenBLAS, and NumPy and XLA without AVX: all round differently.
-SENSITIVE = tests/test_docs.py tests/test_examples.py tests/privacy tests/test_exactness.py tests/test_equations.py
+SENSITIVE = tests/test_docs.py tests/test_examples.py tests/privacy tests/test_exactness.py tests/test_equations.py tests/fitting
 test-blas: $(VENV)/.dev  ## the numerically sensitive tests, as other processors compute
 	for kernels in OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen \
 	  "OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3,X86_V4 XLA_FLAGS=--xla_cpu_max_isa=SSE4_2"; do \
-	  env $$kernels OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(SENSITIVE) || exit 1; done
+	  env $$kernels OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(SENSITIVE) || exit 1; done
 
 lint: $(VENV)/.dev  ## ruff (lint, format) and pyright, strict
 	$(BIN)/ruff check .

@@ -24,8 +24,8 @@ PACKAGES = {
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
         "Push PushPull Square Stepping Tracker TrackerState",
     "hushgrad.fitting":
-        "FitResult FitStage Model Rows SiteTable contract contract_digest first_difference load_model "
-        "programme read_table rows_of table_of",
+        "FitResult FitStage Model Rows SiteTable contract contract_digest first_difference "
+        "load_model programme read_table rows_of table_of",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate Identity LogConfig Neighbour ObjectiveSpec "
         "Partner Processes RunConfig Standardise Status load_certificate load_config load_identity "

@@ -10,9 +10,10 @@ Theorem 1 (PDG-DS) asks, for every agent, Σ λ = ∞ and Σ λ² < ∞, and Σ 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from hushgrad.draws import Stream
 from hushgrad.errors import StepsizeError
@@ -40,6 +41,8 @@ def _is_number(value: object) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
     """The departure of an agent's stepsize from the public schedule. Subclasses give the factor."""
+
+    numbers: ClassVar[tuple[str, ...]] = ()  # fields that a compiled program takes as arguments
 
     drawn: Drawn = "each"  # a fresh ϱ in each iteration, or one for the run
 
@@ -99,6 +102,8 @@ class Harmonic(Deviation):
 class Geometric(Deviation):
     """1 − ϱ · ratio^n. The factor meets both theorems and does not stall the last digits."""
 
+    numbers = ("ratio",)
+
     ratio: float
 
     def factor(self, agent: Any) -> Any:
@@ -115,6 +120,8 @@ class Geometric(Deviation):
 @dataclass(frozen=True, kw_only=True)
 class Bursts(Deviation):
     """1 + size · ϱ in `count` of the first `within` iterations, which an agent picks in secret."""
+
+    numbers = ("size",)
 
     count: int
     size: float
@@ -187,6 +194,8 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
 class Schedule:
     """A public base and a private deviation. A call with the agent gives λ^k."""
 
+    numbers: ClassVar[tuple[str, ...]] = ()  # fields that a compiled program takes as arguments
+
     deviation: Deviation | None = None  # None: the algorithm's default
 
     def __post_init__(self) -> None:
@@ -240,6 +249,8 @@ class Schedule:
 class Constant(Schedule):
     """λ = value."""
 
+    numbers = ("value",)
+
     value: float
 
     def base(self, n: Any) -> Any:
@@ -258,6 +269,8 @@ class Constant(Schedule):
 @dataclass(frozen=True, kw_only=True)
 class Diminishing(Schedule):
     """λ = scale / (n + offset)^power."""
+
+    numbers = ("scale",)
 
     scale: float = 1.0
     power: float = 1.0
@@ -301,6 +314,22 @@ def diminishing(
     return Diminishing(
         scale=float(scale), power=float(power), offset=float(offset), deviation=deviation
     )
+
+
+def numbers_of(schedule: Schedule) -> tuple[Any, ...]:
+    """The numbers of a schedule and its deviation that may change without another program."""
+    parts = [schedule] if schedule.deviation is None else [schedule, schedule.deviation]
+    return tuple(getattr(part, name) for part in parts for name in part.numbers)
+
+
+def with_numbers(schedule: Schedule, numbers: Sequence[Any]) -> Schedule:
+    """The same schedule with other numbers, in the order of `numbers_of`."""
+    own = dict(zip(schedule.numbers, numbers, strict=False))
+    deviation = schedule.deviation
+    if deviation is not None:
+        rest = dict(zip(deviation.numbers, numbers[len(own) :], strict=True))
+        own["deviation"] = replace(deviation, **rest)
+    return replace(schedule, **own)
 
 
 def check_schedule(stepsize: object, owner: str) -> None:

@@ -189,6 +189,10 @@ def sites(**changed):
         ({"kind": "linear"}, {"y": np.full(60, 3.0)}, "outcome 'y' is constant"),
         ({"kind": "poisson"}, {"y": np.zeros(60)}, "'y' is 0 in all 60 rows"),
         ({"kind": "cox", "event": "event"}, {"event": np.zeros(60)}, "needs events"),
+        ({"kind": "huber", "delta": 1e-9}, {"y": np.sin(7 * columns()["z"])},
+         "within delta = 1e-09"),
+        ({"kind": "linear"}, {"y": columns()["x"] * 3 + 1}, "determine 'y' to ten digits"),
+        ({"kind": "huber", "delta": 1.0}, {"y": columns()["x"] * 3}, "determine 'y' to ten digits"),
         ({"kind": "linear", "columns": ["z"], "factors": {}, "intercept": False},
          {"z": np.zeros(60)}, "'z' is 0 in all 60 rows"),
     ],
@@ -210,6 +214,36 @@ def test_a_level_without_events_is_named(kind):
                         factors={"group": ["a", "b"]}, **options)  # fmt: skip
     with pytest.raises(FitError, match=r"no curvature left.*those of 'group\[b\]'\."):
         hg.fit(declared, sites(**changed))
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "value", "said"),
+    [
+        ({"kind": "poisson"}, "y", -1.0, "a count is a whole number ≥ 0"),
+        ({"kind": "poisson"}, "y", 1.5, "a count is a whole number ≥ 0"),
+        ({"kind": "poisson", "offset": "z"}, "z", 100.0, "an offset is a logarithm"),
+        ({"kind": "linear", "weights": "z"}, "z", 0.0, "a weight is between 1e-9 and 1e9"),
+        ({"kind": "cox", "event": "event"}, "y", -2.0, "a time is ≥ 0"),
+        ({"kind": "cox", "event": "event"}, "event", 2.0, "it must be 0 or 1"),
+    ],
+)
+def test_a_value_that_its_role_forbids_is_refused(options, column, value, said):
+    given = columns(z=np.ones(60))
+    given[column][7] = value
+    declared = hg.Model(**({"outcome": "y", "columns": ["x"]} | options))
+    with pytest.raises(ProblemError, match=rf"site east: row 7: column {column} is .*{said}"):
+        hg.fit(declared, {"east": given})
+
+
+@pytest.mark.parametrize(("n", "ones", "others"), [(6, 1, 1), (10, 1, 2), (30, 2, 1), (30, 9, 9)])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_quasi_separation_is_no_fit_however_few_the_rows(n, ones, others, weights):
+    """All rows with a = 1 are positive: the coefficient of a has no finite value."""
+    a, y = (np.arange(n) < ones) * 1.0, (np.arange(n) < ones + others) * 1.0
+    both = {"a": a, "y": y, "w": np.linspace(0.9, 1.1, n)}
+    declared = hg.Model(kind="logistic", outcome="y", columns=["a"], weights=weights)
+    with pytest.raises(FitError, match=r"no curvature left.*'a'"):
+        hg.fit(declared, {"east": both})
 
 
 def test_a_penalty_is_a_way_out_of_separation():
@@ -240,6 +274,7 @@ def test_a_penalty_is_a_way_out_of_separation():
         ({"level": 95}, "level is a number between 0 and 1"),
         ({"ranges": {"age": [5, 1]}}, "low < high"),
         ({"penalty": 1.0, "standard_errors": "sandwich"}, "fits without penalty"),
+        ({"columns": ["stage", "stage[high]"]}, "its own name"),
         ({"intercept": "no"}, "intercept is true or false"),
         ({"factors": ["stage"]}, "factors is a table"),
     ],

@@ -80,6 +80,7 @@ def test_the_last_step_is_taken_after_the_last_average(monkeypatch):
     """Its Hessian is that of the point before; the estimate is as good as after one more."""
     plain = fit(smaller("logistic"), SITES)
     monkeypatch.setattr(newton, "LAST_STEP", 1e-3)
+    monkeypatch.setattr(newton, "_AT_END", 1e-3)
     early = fit(smaller("logistic"), SITES)
     assert early.n_averages < plain.n_averages
     assert_allclose(early.estimate, plain.estimate, rtol=1e-9)
@@ -126,6 +127,23 @@ def test_a_step_that_is_too_long_is_halved():
     assert "halved step" in {stage.name for stage in result.stages}
     losses = [s.loss for s in result.stages if s.name == "step"]
     assert losses == sorted(losses, reverse=True)
+
+
+def test_large_counts_have_a_sandwich():
+    """Scores grow with the counts, and their squares with the squares."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(80)
+    y = np.floor(1e9 * np.exp(0.3 * x + 0.2 * rng.standard_normal(80)))
+    sites = {"a": {"x": x[:30], "y": y[:30]}, "b": {"x": x[30:], "y": y[30:]}}
+    options = {"outcome": "y", "columns": ["x"], "factors": {}, "standard_errors": "sandwich"}
+    declared = model("poisson", **options)
+    result = fit(declared, sites)
+    X = design(declared, sites)
+    b, bread, mean = reweighted("poisson", X, y)
+    scores = X * (y - mean)[:, None]
+    assert_allclose(result.estimate, b, rtol=1e-9)
+    covariance = bread @ (scores.T @ scores) @ bread
+    assert_allclose(result.standard_error, np.sqrt(np.diag(covariance)), rtol=1e-9)
 
 
 def test_a_site_may_lack_events_levels_and_spread():

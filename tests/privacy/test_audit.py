@@ -29,7 +29,7 @@ BASELINES = [
 PAPER = [hg.PDGDS(stepsize=hg.stepsizes.diminishing(0.5)), hg.PDGNDS(stepsize=STEP)]
 QUICK = 1  # random designs; the long study has
 MANY = 60
-LONG = 1600  # iterations after which a recommended design has six digits of the optimum
+LONG = 1600  # iterations after which a recommended design has five digits of the optimum
 
 
 def record(algorithm, network=None, problem=None, iterations=60, **options):
@@ -65,7 +65,7 @@ def test_every_baseline_is_exposed(algorithm):
 
 @pytest.mark.parametrize("algorithm", PAPER, ids=lambda a: a.title)
 def test_the_papers_design_is_exposed_to_whoever_hears_all_links(algorithm):
-    run = record(algorithm, hg.Network(hg.graphs.paper()), iterations=500)
+    run = record(algorithm, hg.Network(hg.graphs.paper()), iterations=300)
     audit = hg.audit(run, ["eavesdropper", "neighbours"], coalitions=False)
     assert verdicts(audit, "eavesdropper") == verdicts(audit, "neighbours") == {"exposed"}
     attacks = {e.attack for f in audit.findings for e in f.evidence if e.counts}
@@ -74,7 +74,8 @@ def test_the_papers_design_is_exposed_to_whoever_hears_all_links(algorithm):
 
 def test_bursts_do_not_help():
     step = replace(STEP, deviation=hg.stepsizes.bursts(5, 2.0, within=100))
-    audit = hg.audit(record(hg.PDGNDS(stepsize=step), iterations=500), "eavesdropper")
+    run = record(hg.PDGNDS(stepsize=step), iterations=300)
+    audit = hg.audit(run, "eavesdropper", coalitions=False)
     assert verdicts(audit, "eavesdropper") == {"exposed"}
 
 
@@ -130,8 +131,8 @@ def partners(run, i):
 
 
 def test_one_honest_partner_beyond_the_neighbours_is_what_keeps_a_mask():
-    network, problem = hg.Network(hg.graphs.ring(9)), cases.Quadratics(9, d=2, by_hand=True).problem
-    run = record(recommended(network, problem), network, problem, iterations=LONG)
+    network, problem = hg.Network(hg.graphs.ring(6)), cases.Quadratics(6, d=2, by_hand=True).problem
+    run = record(recommended(network, problem), network, problem, iterations=LONG // 2)
     all_of_them = {*neighbours(network, 0), *partners(run, 0)}
     beyond = sorted(all_of_them - neighbours(network, 0))
     assert beyond
@@ -143,7 +144,7 @@ def test_one_honest_partner_beyond_the_neighbours_is_what_keeps_a_mask():
 def test_linear_masks_alone_let_the_hessian_out():
     network, problem = cases.undirected(), cases.Quadratics(d=3, by_hand=True).problem
     algorithm = replace(recommended(network, problem), masks=hg.masks.zero_sum(quadratic=0))
-    run = record(algorithm, network, problem, iterations=LONG, accept_exposure=["curvature"])
+    run = record(algorithm, network, problem, iterations=LONG // 2, accept_exposure=["curvature"])
     audit = hg.audit(run, "neighbours", coalitions=False)
     counting = {e.quantity for f in audit.findings for e in f.evidence if e.counts}
     assert counting - {"position"} == {"curvature"}
@@ -227,7 +228,7 @@ def recommended_small():
 
 def test_a_sole_neighbour_is_the_smallest_coalition_and_inner_agents_need_both():
     network = hg.Network(hg.graphs.path(5))
-    audit = hg.audit(record(PAPER[1], network, iterations=600), "eavesdropper")
+    audit = hg.audit(record(PAPER[1], network, iterations=400), "eavesdropper")
     members = {c.agent: c.members for c in audit.coalitions}
     assert members == {0: (1,), 1: (0, 2), 2: (1, 3), 3: (2, 4), 4: (3,)}
     assert all(c.is_smallest for c in audit.coalitions)
@@ -256,8 +257,8 @@ def test_the_smallest_coalition_against_extra_covers_whom_the_agent_listens_to(s
 
 def test_a_search_that_is_cut_off_says_so():
     """On the complete graph every agent but one of EXTRA's can be spared: many sets to look at."""
-    run = record(hg.PDGNDS(stepsize=STEP), hg.Network(hg.graphs.paper()), iterations=600)
-    whole = hg.audit(run, "eavesdropper").coalitions[0]
+    run = record(hg.PDGNDS(stepsize=STEP), hg.Network(hg.graphs.paper()), iterations=300)
+    whole = hg.audit(run, "eavesdropper", agents=[0]).coalitions[0]
     assert str(whole) == "agents 1, 2, 4"
     extra = record(BASELINES[1], hg.Network(hg.graphs.paper()), iterations=30)
     cut = hg.audit(extra, "eavesdropper", agents=[0], most_coalitions=1).coalitions[0]
@@ -267,7 +268,7 @@ def test_a_search_that_is_cut_off_says_so():
 
 def test_everyone_else_always_knows_and_in_a_complete_graph_they_are_the_neighbours():
     network, problem = hg.Network(hg.graphs.complete(4)), cases.Quadratics(4, by_hand=True).problem
-    run = record(recommended(network, problem), network, problem, iterations=LONG)
+    run = record(recommended(network, problem), network, problem, iterations=LONG // 4)
     audit = hg.audit(run)
     assert verdicts(audit, "neighbours") == {"exposed"}
     assert verdicts(audit, "neighbour") == {"no attack applies"}
@@ -306,10 +307,10 @@ class Elsewhere:
 
 def test_a_run_of_a_driver_is_run_again_by_agents_with_the_same_result():
     options = {"transcript": False, "trials": [2, 5]}
-    by_agents = hg.audit(record(PAPER[1], **options), trial=1)
+    by_agents = hg.audit(record(PAPER[1], **options), trial=1, agents=[0, 6])
     driven = record(PAPER[1], **options, driver=Elsewhere())
     assert driven.config["engine"] == "elsewhere"
-    assert hg.audit(driven, trial=1) == by_agents
+    assert hg.audit(driven, trial=1, agents=[0, 6]) == by_agents
     assert by_agents.trial == 5
 
 
@@ -403,15 +404,21 @@ class Stumbling(Attack):
         return (Estimate(attack=self.name, target=target, quantity="gradient", k=[0], value=wrong),)
 
 
+@pytest.fixture(scope="module")
+def short():
+    """A short run, and what Flow alone finds in it."""
+    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=60)
+    return run, hg.audit(run, attacks=[Flow()], agents=[0, 1])
+
+
 @pytest.mark.parametrize("place", ["applies", "call", "judge"])
 @pytest.mark.parametrize(
     "error",
     [np.linalg.LinAlgError("Singular\nmatrix"), FloatingPointError("x"), ValueError(), KeyError(3)],
     ids=lambda e: type(e).__name__,
 )
-def test_an_attack_that_raises_ends_nothing_and_is_not_tried(place, error):
-    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=60)
-    without = hg.audit(run, attacks=[Flow()], agents=[0, 1])
+def test_an_attack_that_raises_ends_nothing_and_is_not_tried(place, error, short):
+    run, without = short
     audit = hg.audit(run, attacks=[Stumbling(error=error, place=place), Flow()], agents=[0, 1])
     assert audit.coalitions == without.coalitions
     for finding, same in zip(audit.findings, without.findings, strict=True):
@@ -488,8 +495,8 @@ class OfFew(Attack):
         return (Estimate(**of, value=g),)
 
 
-def test_a_coalition_is_not_called_the_smallest_where_an_attack_of_a_smaller_one_failed():
-    run = record(PAPER[1], hg.Network(hg.graphs.paper()), iterations=60)
+def test_a_coalition_is_not_called_the_smallest_where_an_attack_of_a_smaller_one_failed(short):
+    run, _ = short
     attacks = [OfFew(truth=Truth(run))]
     (coalition,) = hg.audit(run, attacks=attacks, agents=[0]).coalitions
     assert str(coalition) == "agents 1, 2, 4, or fewer"

@@ -16,8 +16,8 @@ from support import cases
 SEEDS = pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(5), id="few"),
-        pytest.param(range(5, 30), id="many", marks=pytest.mark.slow),
+        pytest.param(range(3), id="few"),
+        pytest.param(range(3, 30), id="many", marks=pytest.mark.slow),
     ],
 )
 STEP = hg.stepsizes.constant(0.1)
@@ -145,7 +145,7 @@ def test_telescoped_trackers_end_at_the_gradient_at_the_optimum(name):
     algorithm, attack = BY_NAME[name]
     network = cases.directed() if name in ONE_WAY else cases.undirected()
     Q = cases.Quadratics(seed=1, by_hand=True, sigma=1.0)
-    run = record(algorithm, network, Q, iterations=1500 if name == "AsynDGM" else 500)
+    run = record(algorithm, network, Q, iterations=1200 if name == "AsynDGM" else 400)
     at_optimum = Q.g(np.tile(Q.solution, (cases.M, 1)))
     view = Knowledge.of(run, Eavesdropper())
     for target in range(cases.M):

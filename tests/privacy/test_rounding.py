@@ -182,7 +182,10 @@ def test_flow_does_not_hang_on_an_approach_that_is_rounding(monkeypatch):
     net = hg.Network(hg.graphs.paper())
     problem = hg.problems.estimation(n_agents=5, s=3, d=2, seed=0)
     start = np.tile(problem.solution(), (5, 1))
-    run = hg.run(hg.PDGDS(stepsize=step), problem, net, iterations=500, x0=start, transcript=True)
+    run = hg.run(
+        hg.PDGDS(stepsize=step), problem, net, iterations=500, x0=start, transcript=True,
+        engine="agents",
+    )  # fmt: skip
     view = Knowledge.of(run, hg.Eavesdropper())
     (before,) = Flow()(view, 0)
     real, rng = np.linalg.svd, np.random.default_rng(0)
@@ -200,6 +203,7 @@ def test_drift_refuses_stepsizes_that_rounding_swallows():
         hg.PDGDS(stepsize=hg.stepsizes.diminishing(1e-14)),
         hg.Network(hg.graphs.complete(4)),
         2000,
+        engine="agents",
     )
     assert "lost in rounding" in Drift().applies(Knowledge.of(run, Curious({0})), 1)
 

@@ -38,7 +38,7 @@ def recorded(name, engine="agents"):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(n=st.integers(-200, 200), agent=st.integers(0, cases.M - 1))
 def test_powers_of_two_lead_to_the_same_messages_bit_for_bit(name, n, agent):
     run = recorded(name)
@@ -52,7 +52,7 @@ def test_powers_of_two_lead_to_the_same_messages_bit_for_bit(name, n, agent):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(zeta=st.floats(-138, 138), agent=st.integers(0, cases.M - 1), trial=st.integers(0, 1))
 def test_any_factor_leads_to_the_same_messages_but_for_rounding(name, zeta, agent, trial):
     found = witness(recorded(name), agent, zeta, trial=trial)
@@ -98,7 +98,7 @@ def implied_draws(algorithm, lam):
 
 
 @pytest.mark.parametrize("name", ["PDG-DS", "lazy"])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(part=st.floats(-1.5, 1.5).filter(lambda p: abs(abs(p) - 1) > 1e-3), agent=st.integers(0, 6))
 def test_the_admissible_range_is_where_all_implied_draws_are_possible(name, part, agent):
     run = recorded(name)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from hushgrad.errors import FitError
 from hushgrad.fitting.counts import Counts
 from hushgrad.fitting.distributions import quantile, two_sided
 from hushgrad.fitting.model import Model
@@ -13,6 +14,8 @@ from hushgrad.fitting.newton import FitStage, Minimum
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import Vector
+
+_NO_VARIANCE = 1e-20  # of a sandwich, in units of that of H⁻¹: rounding
 
 
 def summarise(
@@ -34,6 +37,7 @@ def summarise(
     if model.is_inferred:
         inner = _covariance(model, counts, end, meat)
         covariance = T @ inner @ T.T
+        _check_variances(model, n, np.diagonal(covariance), T**2 @ np.diagonal(end.bread))
     likelihood, null_likelihood = _log_likelihoods(model, counts, at, end)
     deviance, null_deviance = _deviances(model, counts, at, end)
     se = None if covariance is None else np.sqrt(np.diagonal(covariance))
@@ -68,7 +72,7 @@ def summarise(
 
 def _covariance(model: Model, counts: Counts, end: Minimum, meat: Vector | None) -> Vector:
     """The covariance of γ̂: H⁻¹, times the variance of y for a linear fit, or a sandwich."""
-    bread = np.linalg.inv(end.H)
+    bread = end.bread
     n, p = counts.n_rows, len(bread)
     if meat is None:
         return bread * (2 * end.loss / (n - p) if model.kind == "linear" else 1.0)
@@ -77,6 +81,17 @@ def _covariance(model: Model, counts: Counts, end: Minimum, meat: Vector | None)
         return covariance
     m = counts.n_sites
     return covariance * (m / (m - 1) * (n - 1) / (n - p))
+
+
+def _check_variances(model: Model, n: int, found: Vector, usual: Vector) -> None:
+    """Refuse variances that are rounding; `usual`: what H⁻¹ gives, for a variance of 1."""
+    small = found <= _NO_VARIANCE * usual
+    if small.any():
+        raise FitError(
+            f"the residuals tell no variance of {model.names[int(np.argmax(small))]!r}: {n} rows "
+            f"are too few for {len(small)} coefficients. Leave columns out, or use standard_errors "
+            '= "model".'
+        )
 
 
 def _log_likelihoods(

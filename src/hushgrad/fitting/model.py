@@ -41,7 +41,7 @@ class Model:
     positive, negative
                      the two codes of a logistic outcome or of an event; both None: 1 and 0
     offset           Poisson: a column that is added to the linear predictor, such as log exposure
-    weights          a column of weights > 0 of the rows (not for Cox). A row counts once
+    weights          a column of weights of the rows, 1e-9 to 1e9 (not for Cox). A row counts once
     penalty          λ of the penalty ½ λ Σ_j (b_j s_j)². The intercept has no penalty
     penalise         "standardised": s_j is the pooled standard deviation; "raw": s_j = 1
     delta            Huber: residuals up to delta, in units of y, count squared
@@ -85,6 +85,8 @@ class Model:
                 )
         _check_names(self)
         _check_numbers(self)
+        if len(set(self.names)) < len(self.names):
+            raise _mistake("columns", self.names, "give each coefficient its own name. Rename one.")
         for name, value, kinds, way_out in (
             ("event", self.event, ("cox",), _LEAVE),
             ("offset", self.offset, ("poisson",), _LEAVE),

@@ -26,7 +26,8 @@ from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, settled
 MOST_STEPS = 50
 MOST_HALVINGS = 30
 LAST_STEP = 1e-8  # gᵀH⁻¹g before the last step: about its square remains after it
-_AT_END = 1e-8  # gᵀH⁻¹g that a last step may leave; else the method goes on
+# gᵀH⁻¹g that a last step may leave. Towards a minimum at infinity a step takes off only a factor e.
+_AT_END = 1e-11
 _BOUNDED = 3  # steps of Huber's fit with a bound of the Hessian, before Newton's
 _DEPENDENT = 1e-9  # the part of a column's variance that the columns before it leave
 _FLAT = 1e-8  # curvature left of the first one, in some direction: the minimum is at infinity
@@ -54,6 +55,11 @@ class Minimum:
     null_loss: float
     H: Vector  # (p, p) with the penalty
     stages: tuple[FitStage, ...]
+
+    @property
+    def bread(self) -> Vector:
+        """H⁻¹, (p, p)."""
+        return np.linalg.inv(self.H)
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,14 @@ def minimise(
     now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
         raise FitError(_far(model))
-    check_independent(model.names, now.H)
+    check_independent(model.names, now.H, _GROWTH * 2.0**exponent)
     null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
     stages = [FitStage("first step", now.n_numbers, now.F)]
     for n in range(MOST_STEPS):
-        step = -np.linalg.solve(now.H, now.g)
+        try:
+            step = -np.linalg.solve(now.H, now.g)
+        except np.linalg.LinAlgError:  # with a penalty: the intercept alone has none
+            raise FitError(_narrow_delta(model)) from None
         decrement = float(-now.g @ step)
         stages[-1] = replace(stages[-1], decrement=decrement)
         if now.votes and decrement < _AT_END:
@@ -175,14 +184,15 @@ def _symmetric(upper: Vector, p: int) -> Vector:
     return H + np.triu(H, 1).T
 
 
-def check_independent(names: Sequence[str], H: Vector) -> None:
-    """Refuse a column that the columns before it determine."""
-    size = np.sqrt(np.diagonal(H))
+def check_independent(names: Sequence[str], H: Vector, rounding: float) -> None:
+    """Refuse a column without curvature, and one that the columns before it determine."""
+    diagonal = np.diagonal(H)
     for n in range(len(H)):
-        if not size[n] > 0:
+        if not diagonal[n] > rounding:
             raise FitError(
                 f"the loss does not depend on {names[n]!r} at the start. Leave the column out."
             )
+    size = np.sqrt(diagonal)
     C = H / np.outer(size, size)
     for n in range(1, len(C)):
         weights = np.linalg.solve(C[:n, :n], C[:n, n])
@@ -205,6 +215,8 @@ def _check_finite(model: Model, now: PooledPoint, first_H: Vector) -> None:
         )
     half = np.linalg.inv(np.linalg.cholesky(first_H))
     values, vectors = np.linalg.eigh(half @ now.H @ half.T)
+    if values[0] < _FLAT and model.kind == "huber":
+        raise FitError(_narrow_delta(model))
     if values[0] < _FLAT:
         named = _largest(model.names, half.T @ vectors[:, 0])
         raise FitError(
@@ -226,4 +238,11 @@ def _far(model: Model) -> str:
     return (
         f"a step of the fit stays too long after {MOST_HALVINGS} halvings: the pooled loss does "
         f"not fall. Look for outliers in {', '.join(model.columns)}, or use a penalty."
+    )
+
+
+def _narrow_delta(model: Model) -> str:
+    return (
+        f"too few residuals are within delta = {model.delta} for a Hessian. Use a larger delta, or "
+        "more rows."
     )

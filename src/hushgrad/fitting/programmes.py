@@ -23,11 +23,13 @@ from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import FitStage, minimise, pooled
+from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
 from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow
+
+_PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
 
 def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
@@ -43,6 +45,7 @@ def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
         start[0] = null
     exponent = math.ceil(math.log2(max(counts.n_rows, *_sizes(model, counts))))
     end = yield from minimise(model, local, start, _penalty(model, at), exponent, null)
+    _check_residuals(model, counts, end)
     meat, stages = None, (stage, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
         meat = yield from _sandwich(model, local, end.gamma, exponent)
@@ -94,12 +97,22 @@ def _sizes(model: Model, counts: Counts) -> tuple[float, float]:
     return float(counts.totals["weight"]), float(outcome)
 
 
+def _check_residuals(model: Model, counts: Counts, end: Minimum) -> None:
+    """Refuse a fit without residuals: their size would be rounding, and so would all errors."""
+    is_scaled = model.kind in ("linear", "huber") and model.is_inferred  # the loss is of y/spread
+    if is_scaled and end.loss < _PERFECT * counts.n_rows:
+        raise FitError(
+            f"the columns determine {model.outcome!r} to ten digits, so there are no residuals to "
+            "judge the coefficients by. Leave out the column that is the outcome in another form."
+        )
+
+
 def _sandwich(
     model: Model, local: SiteSums, gamma: Vector, exponent: int
 ) -> Generator[Vector, Vector, Vector]:
     """The middle of the sandwich, (p, p)."""
     by_site = model.standard_errors == "site"
-    size = exponent + exponent // 2 if by_site else exponent  # scores of sites add up
+    size = 2 * exponent  # squares of sums
     limbs = narrow(local.meat(gamma, by_site=by_site), size)
     bad = np.array([float(limbs is None)])
     p = len(gamma)

@@ -58,7 +58,8 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
     if model.kind == "cox":
         reader.check(model.outcome, y, y >= 0, "a time is ≥ 0")
     if model.weights is not None:
-        reader.check(model.weights, weights, weights > 0, "a weight is > 0")
+        is_weight = (weights >= 1e-9) & (weights <= 1e9)
+        reader.check(model.weights, weights, is_weight, "a weight is between 1e-9 and 1e9")
     if model.offset is not None:
         reader.check(
             model.offset, offset, np.abs(offset) < 80, "an offset is a logarithm, below 80"

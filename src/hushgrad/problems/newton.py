@@ -73,7 +73,9 @@ def _minimise(
         )
     for iteration in range(ITERATIONS + 1):
         direction = _direction(point, np.asarray(hessian(point.theta)))
-        better = _search(evaluate, point, direction) if iteration < ITERATIONS else None
+        # where all losses vanish, ever smaller values would be found below one unit of rounding
+        is_over = iteration == ITERATIONS or point.slope <= EPS / RELATIVE * direction.rounding
+        better = None if is_over else _search(evaluate, point, direction)
         if better is None:
             return _checked(point, direction, iteration)
         point = better

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.pdg import is_two_step, known_mask, stepsizes, unheard
-from hushgrad.privacy.attacks.span import Path, Span, lines_of
+from hushgrad.privacy.attacks.span import Path, Span
 from hushgrad.privacy.knowledge import Knowledge
 
 type Floats = NDArray[np.float64]
@@ -54,9 +54,8 @@ class ObjectiveFit(Attack):
         return self.span.applies(view, target) or unheard(view, target)
 
     def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
-        lines = lines_of(view, target)
-        path = self.span.path(view, target, lines)
-        directions = path.h if is_two_step(view) else lines.u[path.k]
+        path = self.span.path(view, target)
+        directions = path.h if is_two_step(view) else path.u
         fitted = _null_vector(path.x, directions, path.error)
         if fitted is None:
             return ()

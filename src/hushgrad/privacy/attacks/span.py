@@ -37,8 +37,10 @@ never changes, as for a loss of rank one: there the feature's direction leaks in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +92,7 @@ class Path:
     """Positions and steps that the lines and the flow determine."""
 
     k: NDArray[np.int64]  # (claims,)
+    u: Floats  # (claims, d) unit vectors along the step, as the messages alone give them
     x: Floats  # (claims, d) x_i^k
     h: Floats  # (claims, d) λ_i^k g_i^k
     error: Floats  # (claims,) of the less exact of both, relative, by simulated rounding
@@ -120,14 +123,20 @@ class Span(Attack):
         return None
 
     def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
-        lines = lines_of(view, target)
-        found = list(_directions(view, target, lines))
+        found = list(_directions(view, target, lines_of(view, target)))
         if unheard(view, target) is None:
-            found += _estimates(view, target, self.path(view, target, lines))
+            found += _estimates(view, target, self.path(view, target))
         return tuple(found)
 
-    def path(self, view: Knowledge, target: int, lines: Lines) -> Path:
+    def path(self, view: Knowledge, target: int) -> Path:
         """x_i^k and h_i^k of the iterations in which they are determined."""
+        kept = _kept.setdefault(view, {})  # other attacks ask again
+        if (self, target) not in kept:
+            kept[self, target] = self.along(view, target, lines_of(view, target))
+        return kept[self, target]
+
+    def along(self, view: Knowledge, target: int, lines: Lines) -> Path:
+        """The path whose directions, and whatever else messages say, are given."""
         n = min(self.first + 2, view.iterations)  # x^k needs the messages of k
         F = net_inflow(view, target)[:n]
         x, off = _solve(view, lines, F)
@@ -137,7 +146,10 @@ class Span(Attack):
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.maximum(off[:-1], off[1:]) / size
         k = np.flatnonzero(error <= self.tolerance)
-        return Path(k, before[k], h[k], error[k])
+        return Path(k, lines.u[k], before[k], h[k], error[k])
+
+
+_kept: WeakKeyDictionary[Knowledge, dict[tuple[Span, int], Path]] = WeakKeyDictionary()
 
 
 def heard_receivers(view: Knowledge, i: int) -> list[int]:
@@ -215,21 +227,20 @@ def _solve(view: Knowledge, lines: Lines, F: Floats) -> tuple[Floats, Floats]:
     some ε times the largest weight, moves it by a few units.
     """
     n, d = F.shape
-    rng = np.random.default_rng(0)
     guess, size = _guesses(lines, F)
     if not size.any():  # nobody ever said anything
         return np.zeros((n + 1, d)), np.full(n + 1, np.inf)
-    across = np.linalg.svd(lines.u[:n, None])[2][:, 1:]  # (n, d − 1, d) orthogonal to u^k
-    carried = np.zeros((0, 2 * d + 1 + _SAMPLES))
+    rng = np.random.default_rng(0)
+    carried = np.zeros((0, 3 * d + 1 + _SAMPLES))
     solved: list[Floats] = []
-    for k in range(n):
-        rows, off = _equations(view, lines, F, across, guess, size, k)
-        rows = np.column_stack([rows, off[:, None] * rng.normal(size=(len(rows), _SAMPLES))])
-        carried = np.insert(carried, [2 * d] * d, 0.0, axis=1)  # x^{k+1} joins
-        triangle = np.linalg.qr(np.concatenate([rows, carried]), mode="r")
+    for rows, off in _equations(view, lines, F, guess, size):
+        rounding = off[:, None] * rng.normal(size=(len(rows), _SAMPLES))
+        joined = np.concatenate([np.concatenate([rows, rounding], axis=1), carried])
+        triangle = np.linalg.qr(joined, mode="r")[: 3 * d]
         solved.append(triangle[:d])
-        carried = triangle[d : 3 * d, d:]
-    solution = np.linalg.solve(carried[:, : 2 * d], carried[:, 2 * d :]).reshape(2, d, -1)
+        carried = np.zeros((2 * d, joined.shape[1]))  # x^{k+1} joins
+        carried[:, : 2 * d], carried[:, 3 * d :] = triangle[d:, d : 3 * d], triangle[d:, 3 * d :]
+    solution = np.linalg.solve(carried[:, : 2 * d], carried[:, 3 * d :]).reshape(2, d, -1)
     y = list(solution[::-1])  # latest first
     for R in reversed(solved):
         known = R[:, 3 * d :] - R[:, d : 2 * d] @ y[-1] - R[:, 2 * d : 3 * d] @ y[-2]
@@ -254,39 +265,43 @@ def _guesses(lines: Lines, F: Floats) -> tuple[Floats, Floats]:
 
 
 def _equations(
-    view: Knowledge, lines: Lines, F: Floats, across: Floats, guess: Floats, size: Floats, k: int
-) -> tuple[Floats, Floats]:
-    """Rows over (y^{k−1}, y^k, y^{k+1} | right-hand side), and the errors of these sides.
+    view: Knowledge, lines: Lines, F: Floats, guess: Floats, size: Floats
+) -> Iterator[tuple[Floats, Floats]]:
+    """By iteration, rows over (y^{k−1}, y^k, y^{k+1} | right-hand side), and these sides' errors.
 
     An equation that is exact up to rounding is divided by that, so that its error is one. A guess
     weighs more than its error allows, and simulated rounding has that error.
     """
-    d = F.shape[1]
-    P, eye, none = across[k], np.eye(d), np.zeros((d, d))
-    units = np.repeat(size[k : k + 3], d)
-    blocks: list[tuple[Floats, float]] = []
+    n, d = F.shape
+    units = np.stack([size[:-2], size[1:-1], size[2:]], axis=1)  # (n, 3) of x^{k−1}, x^k, x^{k+1}
+    largest = units.max(axis=1)
+    units = units / largest[:, None]
+    # the flow, then what messages say: P (factors · (x^{k−1}, x^k, x^{k+1})) = P value
+    flow = [[1.0, -2.0, 1.0]] if is_two_step(view) else [[0.0, -1.0, 1.0]]
+    factors = np.concatenate([flow, np.pad(lines.rows[:, ::-1], ((0, 0), (0, 1)))])
+    value = np.concatenate([F[:, None], lines.combined[:n]], axis=1) / largest[:, None, None]
+    P = np.linalg.svd(lines.u[:n, None])[2][:, 1:]  # (n, d − 1, d) orthogonal to u^k
+    sides = np.einsum("kra,kea->ker", P, value).reshape(n, -1, 1)
+    exact = np.einsum("ec,kc,kra->kerca", factors, units, P).reshape(n, -1, 3 * d)
+    weight = 1.0 / np.maximum(lines.noise[:n] / largest, _EPS)
+    exact = weight[:, None, None] * np.concatenate([exact, sides], axis=2)
+    guesses = np.zeros((n, d, 3 * d + 1))  # of y^{k+1}
+    guesses[:, :, 2 * d : 3 * d] = np.eye(d)
+    guesses[:, :, -1] = guess[2:] / size[2:, None]
+    rows = np.concatenate([_GUESS * guesses, exact], axis=1)
+    off = np.repeat([_GUESS * _GUESSED, 1.0], [d, exact.shape[1]])
+    count = np.where(np.isfinite(lines.noise[:n]), len(off), d)  # no direction: a guess alone
 
-    def guessed(at: int) -> None:
-        parts = [eye if at == k + place else none for place in (-1, 0, 1)]
-        block = np.column_stack([*parts, guess[at + 1] / size[at + 1]])
-        blocks.append((_GUESS * block, _GUESS * _GUESSED))
-
-    def exact(before: Floats, now: Floats, after: Floats, value: Floats, noise: float) -> None:
-        largest = size[k : k + 3].max()
-        coefficients = np.column_stack([before, now, after]) * (units / largest)
-        block = np.column_stack([coefficients, value / largest])
-        blocks.append((block / max(noise / largest, _EPS), 1.0))
-
-    guessed(k + 1)
-    if k == 0:
-        guessed(0)
-        exact(eye, -eye, none, np.zeros(d), 0.0)
-    if k == 0 and is_square(view):  # x^0 in clear, and nothing of x^1
-        exact(none, eye, none, lines.combined[0, 0], 0.0)
-    elif np.isfinite(lines.noise[k]):
-        flow = (P, -2 * P, P) if is_two_step(view) else (0 * P, -P, P)
-        exact(*flow, P @ F[k], lines.noise[k])
-        for (now, before), value in zip(lines.rows, lines.combined[k], strict=True):
-            exact(before * P, now * P, 0 * P, P @ value, lines.noise[k])
-    off = np.concatenate([np.full(len(block), error) for block, error in blocks])
-    return np.concatenate([block for block, _ in blocks]), off
+    eye, none = np.eye(d), np.zeros((d, d))  # of the start, a guess and x^{−1} = x^0
+    about = _GUESS * np.column_stack([none, eye, none, guess[1] / size[1]])
+    still = np.column_stack([units[0, 0] * eye, -units[0, 1] * eye, none, none[0]]) / _EPS
+    start, error = np.concatenate([about, still]), np.repeat([_GUESS * _GUESSED, 1.0], d)
+    if is_square(view):  # x^0 in clear, and nothing of x^1
+        clear = np.column_stack([none, units[0, 1] * eye, none, value[0, 1]]) / _EPS
+        start, error, count[0] = np.concatenate([start, clear]), np.append(error, np.ones(d)), d
+    yield (
+        np.concatenate([rows[0, :d], start, rows[0, d : count[0]]]),
+        np.concatenate([off[:d], error, off[d : count[0]]]),
+    )
+    for k in range(1, n):
+        yield rows[k, : count[k]], off[: count[k]]

@@ -51,6 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Private
+from hushgrad.errors import optional
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.pdg import (
     is_square,
@@ -251,22 +252,19 @@ def _from_recursion(V: Floats, F: Floats, two_step: bool, usual: float, start: F
 
 def _recursion(a: float, forcing: Floats, two_step: bool, start: Floats, end: Floats) -> Floats:
     """x of x^{k+1} = a u^k + forcing^k, from its start if that is stable, else from its end."""
+    linalg = optional("scipy.linalg", "sim")
     n = len(forcing)
+    bands = np.ones((3, n))  # of x^{k+1}, x^k and x^{k−1}
+    bands[1] = -2 * a if two_step else -a
+    bands[2] = a if two_step else 0.0
+    bands[1, 0] = -a  # x^{−1} = x^0
     if (-1 / 3 if two_step else -1.0) < a < 1.0:
-        x = np.empty_like(forcing)
-        x[0] = before = start
-        for k in range(n - 1):
-            u = 2 * x[k] - before if two_step else x[k]
-            before = x[k]
-            x[k + 1] = a * u + forcing[k]
-        return x
-    system = np.eye(n, k=1) - (2 * a if two_step else a) * np.eye(n)
-    if two_step:
-        system += a * np.eye(n, k=-1)
-        system[0, 0] = -a  # x^{−1} = x^0
+        return linalg.lapack.dtbtrs(
+            bands, np.concatenate([start[None], forcing[:-1]]), uplo="L", diag="U"
+        )[0]
     value = forcing.copy()
     value[-1] -= end
-    return np.linalg.solve(system, value)
+    return linalg.solve_banded((1, 1), bands, value, check_finite=False)
 
 
 def masked_statistic(

@@ -5,6 +5,8 @@ block of samples (each a dynamic number of iterations, then the metrics), and, f
 chunk that keeps every message. Trip counts are arguments, so chunk lengths change neither the
 program nor a bit of the result.
 
+The numbers of stepsizes are arguments, too: another stepsize needs no other program.
+
 Everything is float64 within `jax.enable_x64`, in the calling thread only; no global flag is
 flipped.
 """
@@ -13,7 +15,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 
 from hushgrad.agent.links import link_numbers, two_hop_weights
 from hushgrad.agent.masking import seeded_masks
-from hushgrad.algorithms.base import Algorithm
+from hushgrad.algorithms.base import Algorithm, Stepping
 from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
@@ -39,6 +42,7 @@ from hushgrad.simulate.stacked.constants import (
 )
 from hushgrad.simulate.stacked.layout import Layout
 from hushgrad.simulate.stacked.recorder import Recorder
+from hushgrad.stepsizes import numbers_of, with_numbers
 
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
@@ -75,35 +79,38 @@ class _Compiled:
 
 
 class Program:
-    """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them."""
+    """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them.
 
-    def __init__(self, algorithm: Algorithm, plan: Plan):
-        self.algorithm, self.plan = algorithm, plan
+    The numbers of the algorithm's stepsize are among the arguments, unless `is_fixed`.
+    """
+
+    def __init__(self, algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False):
+        self._pattern, self.plan, self._is_fixed = algorithm, plan, is_fixed
         # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
         self._needs: dict[str, StepNeeds] = {}  # of a step, and of a first one
-        self.init = _Compiled(self._init)
+        self.start = _Compiled(self._start)
         self.first = _Compiled(self._first)
-        self.prepare = _Compiled(self._prepare)
         self.block = _Compiled(self._block)
         self.record_first = _Compiled(self._record_first)
         self.record = _Compiled(self._record, static_argnames="n")
 
-    def _init(self, args: Any, x0: Array) -> Any:
-        return self.algorithm.init(
-            StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int)), x0
-        )
+    def _start(self, args: Any, x0: Array) -> tuple[Any, Prepared]:
+        """The state before iteration 0, and the arrays that the steps will ask for."""
+        agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
+        algorithm = self._algorithm(args)
+        state = algorithm.init(agent, x0)
+        return state, self._constants(args, state, algorithm.step).prepared
+
+    def _algorithm(self, args: Any) -> Algorithm:
+        return self._pattern if self._is_fixed else _with_numbers(self._pattern, args["numbers"])
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
-        agent = StackedAgents(
-            self._constants(args, state, self.algorithm.first), jnp.zeros((), int)
-        )
-        state = drive(self.algorithm.first(agent, state), agent.answer)
+        first = self._algorithm(args).first
+        agent = StackedAgents(self._constants(args, state, first), jnp.zeros((), int))
+        state = drive(first(agent, state), agent.answer)
         self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
-
-    def _prepare(self, args: Any, state: Any) -> Prepared:
-        return self._constants(args, state, self.algorithm.step).prepared
 
     def _constants(
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
@@ -121,13 +128,13 @@ class Program:
             jax.eval_shape(dry, state)
         return LoopConstants(self.plan, args, self._needs[kind], prepared)
 
-    def _step(self, agent: StackedAgents, state: Any) -> Any:
-        state = drive(self.algorithm.step(agent, state), agent.answer)
+    def _step(self, step: Any, agent: StackedAgents, state: Any) -> Any:
+        state = drive(step(agent, state), agent.answer)
         self.traffic["recorded step" if isinstance(agent, Recorder) else "step"] = agent.traffic
         return state
 
     def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
-        x = self.algorithm.estimate(state)
+        x = self._pattern.estimate(state)
         off = jnp.sqrt(((x - args["solution"]) ** 2).sum(1)).max(0)
         apart = jnp.sqrt(((x - x.mean(0, keepdims=True)) ** 2).sum(1)).max(0)
         return off, apart
@@ -136,12 +143,12 @@ class Program:
         self, args: Any, prepared: Prepared, state: Any, k: Any, stride: Any, n: Any
     ) -> tuple[Any, Any, Any, Any]:
         """N samples from iteration k on, each after `stride` iterations."""
-        constants = self._constants(args, state, self.algorithm.step, prepared)
-        trials = self.plan.n_trials
+        step, trials = self._algorithm(args).step, self.plan.n_trials
+        constants = self._constants(args, state, step, prepared)
 
         def iterate(k: Any, carry: Any) -> Any:
             agent = StackedAgents(constants, k)
-            state = self._step(agent, carry[0])
+            state = self._step(step, agent, carry[0])
             return state, carry[1] + agent.awake
 
         def sample(s: Any, carry: Any) -> Any:
@@ -159,24 +166,37 @@ class Program:
             agent.wire,
             agent.masks,
             *self._metrics(args, state),
-            self.algorithm.estimate(state),
+            self._pattern.estimate(state),
         )
 
     def _record_first(self, args: Any, state: Any) -> Any:
-        agent = Recorder(self._constants(args, state, self.algorithm.first), jnp.zeros((), int))
-        state = drive(self.algorithm.first(agent, state), agent.answer)
+        first = self._algorithm(args).first
+        agent = Recorder(self._constants(args, state, first), jnp.zeros((), int))
+        state = drive(first(agent, state), agent.answer)
         self.traffic["recorded first"] = agent.traffic
         return state, self._kept(args, agent, state)
 
     def _record(self, args: Any, prepared: Prepared, state: Any, k: Any, n: int) -> Any:
-        constants = self._constants(args, state, self.algorithm.step, prepared)
+        step = self._algorithm(args).step
+        constants = self._constants(args, state, step, prepared)
 
         def iterate(state: Any, k: Any) -> Any:
             agent = Recorder(constants, k)
-            state = self._step(agent, state)
+            state = self._step(step, agent, state)
             return state, self._kept(args, agent, state)
 
         return lax.scan(iterate, state, k + jnp.arange(n))
+
+
+def _numbers(algorithm: Algorithm) -> tuple[float, ...]:
+    """The numbers that a program of the algorithm takes as arguments."""
+    return numbers_of(algorithm.stepsize) if isinstance(algorithm, Stepping) else ()
+
+
+def _with_numbers(algorithm: Algorithm, numbers: Sequence[Any]) -> Algorithm:
+    if not isinstance(algorithm, Stepping):
+        return algorithm
+    return replace(algorithm, stepsize=with_numbers(algorithm.stepsize, numbers))
 
 
 _cached_program = functools.lru_cache(maxsize=64)(Program)
@@ -185,11 +205,12 @@ _lock = threading.Lock()
 
 def _program(algorithm: Algorithm, plan: Plan) -> Program:
     """Runs that differ only in numbers share their compiled code."""
+    pattern = _with_numbers(algorithm, (1.0,) * len(_numbers(algorithm)))
     try:
         with _lock:
-            return _cached_program(algorithm, plan)
+            return _cached_program(pattern, plan)
     except TypeError:  # parameters that cannot be hashed
-        return Program(algorithm, plan)
+        return Program(pattern, plan)
 
 
 class Simulation:
@@ -229,7 +250,7 @@ class Simulation:
             per_trial=problem.n_trials is not None,
         )
         self.program = _program(algorithm, self.plan)
-        self.prepared: Prepared | None = None  # once a state is there to prepare for
+        self.prepared: Prepared  # from `start` on
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, stage, two_hop)
 
@@ -261,6 +282,7 @@ class Simulation:
         ungroup = np.empty(graph.n_agents, np.int32)
         ungroup[np.concatenate(where)] = np.arange(graph.n_agents)
         arrays = {
+            "numbers": np.array(_numbers(self.algorithm)),
             "agents": self.order.astype(np.uint32),
             "trial_key": trial_keys(seed, self.trials, stage),
             "tables": {links: layout.tables for links, layout in self.layouts.items()},
@@ -295,9 +317,11 @@ class Simulation:
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
         stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
-        state = self.program.init(self.args, stacked)
-        if self.prepared is None:
-            self.prepared = self.program.prepare(self.args, state)
+        try:
+            state, self.prepared = self.program.start(self.args, stacked)
+        except jax.errors.JAXTypeError:  # a user's step may look at its stepsize
+            self.program = Program(self.algorithm, self.plan, is_fixed=True)
+            state, self.prepared = self.program.start(self.args, stacked)
         return state
 
     def estimates(self, state: Any) -> NDArray[np.float64]:
