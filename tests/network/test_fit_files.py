@@ -230,11 +230,33 @@ def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
     strict = replace(config, accept_exposure=frozenset())
     for stage in range(1, 9):
         if stage <= allowed:
-            check_average(strict, objective, stage)
+            check_average(strict, objective, stage, objective.effective_lengths)
         else:
             with pytest.raises(ExposureError, match=f"sends nothing of stage {stage + 1}"):
-                check_average(strict, objective, stage)
+                check_average(strict, objective, stage, objective.effective_lengths)
     assert 0 < allowed < 8
+
+
+def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
+    tmp_path, keys, monkeypatch
+):
+    """A site sends a false gradient, which leads the others far away."""
+    configs = files(tmp_path, keys)
+    setting = [
+        replace(c, run=replace(c.run, honest_rows=2000), accept_exposure=frozenset())
+        for c in configs
+    ]
+
+    def statistic(stages, stage, start, original=Programme.statistic):
+        found = original(stages, stage, start)
+        if stages.config.number == 2 and stage == 1:
+            found.q[4] -= 2.0**24 * 40  # g of age: 40 times all rows
+        return found
+
+    monkeypatch.setattr(Programme, "statistic", statistic)
+    _, results = run(setting)
+    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_LOST}
+    assert any("sends nothing of stage 3" in r.detail for r in results)
 
 
 def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_path, keys):

@@ -87,17 +87,17 @@ def test_killed_at_every_write_of_every_stage_the_bits_are_the_same(
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+    ("part", "least"), [(0.01, 10), pytest.param(0.06, 100, marks=pytest.mark.slow)]
 )
-def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, seed):
+def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, part, least):
     """On a ring, where an average has many rounds."""
-    rng, original = random.Random(seed), Slot.write
+    rng, original = random.Random(0), Slot.write
 
     def killed(slot, section, *, afresh):
-        if rng.random() < 0.01:
+        if rng.random() < part:
             raise fit_network.KilledError
         original(slot, section, afresh=afresh)
-        if rng.random() < 0.01:
+        if rng.random() < part:
             raise fit_network.KilledError
 
     monkeypatch.setattr(Slot, "write", killed)
@@ -105,7 +105,7 @@ def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, seed):
     found, _, deaths = ended(setting)
     plain = fits.fit(LOGISTIC, FOUR)
     assert {fit_network.bits(result) for result in found} == {fit_network.bits(plain)}
-    assert deaths >= 10
+    assert deaths >= least
 
 
 def test_an_agent_that_has_ended_tells_its_result_again(tmp_path, calm):

@@ -1,4 +1,4 @@
-"""How deployed sites average the vectors of a fit: the method, the rounds, the longest vector."""
+"""How sites average the vectors of a fit: the method, its rounds, the longest vector."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def averaging(eta: float) -> Consensus:
 
 def rounds_of_average(method: Consensus, n_sites: int, eta: float) -> int:
     """The rounds after which every pooled limb is nearly whole at every site."""
-    masks = method.masking or MASKS
-    size = SIZE * (1 + _REACH * masks.linear * math.sqrt(masks.n_partners)) * math.sqrt(n_sites)
-    return method.rounds(eta, _OFF / (n_sites * size))
+    masks = method.masking
+    reach = 0.0 if masks is None else _REACH * masks.linear * math.sqrt(masks.n_partners)
+    return method.rounds(eta, _OFF / (n_sites * SIZE * (1 + reach) * math.sqrt(n_sites)))
 
 
 def longest_vector(model: Model) -> int:

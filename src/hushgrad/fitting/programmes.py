@@ -14,7 +14,7 @@ sites in lockstep.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -32,13 +32,19 @@ from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
 
-def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
-    """The fit of one site's rows; it yields the site's sums and is sent the pooled sums."""
+def programme(
+    model: Model, rows: Rows, watch: Callable[[float], None] | None = None
+) -> Generator[Vector, Vector, FitResult]:
+    """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
+
+    watch    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
+             method, before the sums at the point are yielded; Cox's are not known
+    """
     digest = contract_digest(contract(model))
     counts, stage = yield from count(model, rows, digest)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at)
+    local = SiteSums(model, rows, at, watch)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:

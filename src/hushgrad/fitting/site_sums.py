@@ -8,6 +8,7 @@ back to the user's units.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -78,8 +79,15 @@ class Coordinates:
 class SiteSums:
     """One site's rows in standardised coordinates."""
 
-    def __init__(self, model: Model, rows: Rows, at: Coordinates):
+    def __init__(
+        self,
+        model: Model,
+        rows: Rows,
+        at: Coordinates,
+        watch: Callable[[float], None] | None = None,
+    ):
         self.Z = at.design(rows.X)  # (n, p)
+        self._watch = watch
         self.weights = rows.weights
         self.offset = rows.offset
         is_linear = model.kind in ("linear", "ridge", "huber")
@@ -102,6 +110,9 @@ class SiteSums:
                 return _joined(f, g, H)
             rows = self._losses(eta + self.offset, self.y)
             curvature = self.weights * (rows.bound if bounding else rows.curvature)
+            if self._watch is not None:
+                size = curvature * (self.Z**2).sum(axis=1)
+                self._watch(float(np.nan_to_num(size.sum() / size.max(), nan=0.0)))
             return _joined(
                 (self.weights * rows.loss).sum(),
                 self.Z.T @ (self.weights * rows.slope),

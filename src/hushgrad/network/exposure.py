@@ -67,17 +67,18 @@ def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Ve
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
 
 
-def check_average(config: AgentConfig, objective: Objective, stage: int) -> None:
+def check_average(
+    config: AgentConfig, objective: Objective, stage: int, effective: float | None
+) -> None:
     """Refuse an average of a fit with which the sums would tell too much about the rows.
 
-    A fit takes as many Newton steps as it needs, and any participant can make it take more.
+    A fit takes as many Newton steps as it needs, and any participant can steer them with false
+    sums: to more steps, and to points at which few rows are effective.
     """
     if "sums" in config.accept_exposure:
         return
     setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
-    told = count_revealed(
-        setting, _honest_rows(config, setting, objective, objective.effective_lengths)
-    )
+    told = count_revealed(setting, _honest_rows(config, setting, objective, effective))
     objection = told and replace(told, stages=stage).objection()
     if objection:
         raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")

@@ -50,7 +50,8 @@ class Programme(Stages):
         assert rows is not None
         self._contract = contract_digest(contract(model))
         self._rows = rows
-        self._fit = programme(model, rows)
+        self._fit = programme(model, rows, self._note_effective)
+        self._effective = objective.effective_lengths  # rows, at the point of the present vector
         self._sums: list[Vector] = []  # pooled, of the stages that are over
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
@@ -128,7 +129,10 @@ class Programme(Stages):
         return f"at most {len(self.lengths)}"
 
     def _check(self, stage: int, start: Vector) -> None:
-        check_average(self.config, self._objective, stage)
+        check_average(self.config, self._objective, stage, self._effective)
+
+    def _note_effective(self, rows: float) -> None:
+        self._effective = rows
 
     # ---- between two stages
 
