@@ -237,6 +237,14 @@ def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
     assert 0 < allowed < 8
 
 
+def test_an_agent_sends_no_vector_that_exceeds_its_masks(tmp_path, keys):
+    config = files(tmp_path, keys)[0]  # it accepts "sums"
+    objective = load_objective(config.objective, config.run.dim)
+    check_average(config, objective, 1, 1.0, 1e4 * 2.0**24)
+    with pytest.raises(ExposureError, match=r"an entry of this site is 3.4e\+11 and masks have"):
+        check_average(config, objective, 1, 1.0, 2e4 * 2.0**24)
+
+
 def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
     tmp_path, keys, monkeypatch
 ):

@@ -87,7 +87,7 @@ def test_killed_at_every_write_of_every_stage_the_bits_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("part", "least"), [(0.01, 10), pytest.param(0.06, 100, marks=pytest.mark.slow)]
+    ("part", "least"), [(0.01, 10), pytest.param(0.12, 100, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, part, least):
     """On a ring, where an average has many rounds."""

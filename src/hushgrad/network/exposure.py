@@ -68,16 +68,29 @@ def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Ve
 
 
 def check_average(
-    config: AgentConfig, objective: Objective, stage: int, effective: float | None
+    config: AgentConfig,
+    objective: Objective,
+    stage: int,
+    effective: float | None,
+    largest: float = 0.0,
 ) -> None:
-    """Refuse an average of a fit with which the sums would tell too much about the rows.
+    """Refuse an average of a fit that would tell too much about the rows.
 
     A fit takes as many Newton steps as it needs, and any participant can steer them with false
-    sums: to more steps, and to points at which few rows are effective.
+    sums: to more steps, and to points at which few rows are effective or the sums are huge.
+
+    largest    entry of the site's vector
     """
+    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+    size = 0.0 if setting.sizes is None else setting.sizes.linear
+    if largest > size and "gradient" not in config.accept_exposure:
+        raise ExposureError(
+            f"{config.name} sends nothing of stage {stage + 1}: masks must be as large as the "
+            f"vector, but an entry of this site is {largest:.2g} and masks have {size:.2g}. A "
+            "participant may have steered the fit, or a row stands out. Look for outliers."
+        )
     if "sums" in config.accept_exposure:
         return
-    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
     told = count_revealed(setting, _honest_rows(config, setting, objective, effective))
     objection = told and replace(told, stages=stage).objection()
     if objection:

@@ -129,7 +129,9 @@ class Programme(Stages):
         return f"at most {len(self.lengths)}"
 
     def _check(self, stage: int, start: Vector) -> None:
-        check_average(self.config, self._objective, stage, self._effective)
+        assert self._own is not None
+        largest = float(np.abs(self._own).max())
+        check_average(self.config, self._objective, stage, self._effective, largest)
 
     def _note_effective(self, rows: float) -> None:
         self._effective = rows
