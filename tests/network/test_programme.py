@@ -1,12 +1,14 @@
 """Deployed agents fit: the bits of the programme in one process, also after kills."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hushgrad as hg
 from hushgrad.errors import StateError
+from hushgrad.network.config.fits import run_of_fit
 from hushgrad.network.ops.result import Status
 from hushgrad.network.programme import Programme
 from hushgrad.network.rounds import Rounds
@@ -179,3 +181,56 @@ def test_other_rows_with_the_same_masked_vectors_send_the_same_bits(tmp_path, mo
     ended(fit_network.configs(tmp_path / "two", LOGISTIC, other, NETWORKS[3], seed=3, id="same"))
     assert len(sent) > 3 * 5
     assert all(len(frames) == 2 and frames[0] == frames[1] for frames in sent.values())
+
+
+# ---- fits that end otherwise
+
+
+def test_a_fit_without_a_result_ends_so_at_every_site_and_says_so_again(tmp_path):
+    sites = {
+        name: {"x": np.arange(12.0) + n, "y": (np.arange(12) + n > 6).astype(float)}
+        for n, name in enumerate(THREE)
+    }
+    separated = hg.Model(kind="logistic", outcome="y", columns=["x"])
+    setting = fit_network.configs(tmp_path, separated, sites, NETWORKS[3], seed=3)
+    for incarnation in (1, 2):
+        agents, results, _ = fit_network.run(setting)
+        assert {r.status for r in results} == {Status.FAILED}
+        assert all("separate the outcomes" in r.detail for r in results)
+        assert {r.incarnation for r in results} == {incarnation}
+        assert {r.exit_code for r in results} == {1}
+        assert [agent.fitted for agent in agents] == [None] * 3
+
+
+def test_an_eta_below_that_of_the_network_is_refused_by_name(tmp_path):
+    setting = fit_network.configs(tmp_path, LOGISTIC, FOUR, NETWORKS[4], seed=3)
+    eta = 0.2  # of a ring of four it is 1/3
+    run = run_of_fit(LOGISTIC, id=setting[0].run.id, n_agents=4, eta=eta, seed=3)
+    _, results, _ = fit_network.run([replace(config, run=run) for config in setting])
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert all("eta in [run] is smaller than η of the network" in r.detail for r in results)
+
+
+def test_a_programme_that_does_not_end_is_named(tmp_path, monkeypatch):
+    def endless(model, rows, watch):
+        while True:
+            yield np.ones(3)
+
+    monkeypatch.setattr("hushgrad.network.programme.programme", endless)
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    _, results, _ = fit_network.run(setting)
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert all(r.detail.startswith("a fit ends within 60 averages") for r in results)
+    assert {r.rounds for r in results} == {60}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("graph", "most"), [(hg.graphs.complete(3), 30), (hg.graphs.ring(8), 900)])
+def test_thirty_raw_columns_take_few_rounds(tmp_path, graph, most):
+    sizes = (60, 150, 359) if graph.n_agents == 3 else (60, 30, 100, 59, 80, 70, 90, 80)
+    names, sites = fits.cancer(30, sizes)
+    declared = fits.model("logistic", outcome="benign", columns=names, factors={}, penalty=1.0)
+    setting = fit_network.configs(tmp_path, declared, sites, hg.Network(graph), seed=3)
+    found, results, _ = ended(setting)
+    assert {fit_network.bits(r) for r in found} == {fit_network.bits(fits.fit(declared, sites))}
+    assert results[0].rounds <= most
