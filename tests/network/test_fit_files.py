@@ -87,7 +87,7 @@ def test_three_sites_fit_from_their_files_and_keep_the_result(tmp_path, keys):
     assert {r.status for r in results} == {Status.DONE}, [r.summary for r in results]
     plain = fits.fit(configs[0].run.model, SITES)
     assert {fit_network.bits(agent.fitted) for agent in agents} == {fit_network.bits(plain)}
-    assert {r.rounds for r in results} == {plain.n_averages}
+    assert {r.rounds for r in results} == {plain.n_averages + 1}
     written = write_result(configs[0].result, results[0])
     assert [file.name for file in written] == ["result.json", "result.npz", "coefficients.csv"]
     assert written[2].read_text() == plain.to_csv()
@@ -125,6 +125,21 @@ def test_a_false_sum_told_to_one_agent_isolates_nothing(tmp_path, keys, monkeypa
         assert np.median(np.abs(off)) > 1e10
     both = kept[0] + kept[2] - sums[0, 1] - sums[2, 1]  # each still lacks the other's share
     assert np.median(np.abs(both)) > 1e10
+
+
+def test_a_false_sum_in_the_last_average_leaves_nobody_with_a_table(tmp_path, keys, monkeypatch):
+    configs = files(tmp_path, keys)
+    last, original = fits.fit(configs[0].run.model, SITES).n_averages - 1, Programme.pool
+
+    def pool(stages, stage, average):
+        if stage == last and stages.config.number == 1:
+            average = average + np.eye(len(average))[-1] / 3  # in a limb that the fit ignores
+        original(stages, stage, average)
+
+    monkeypatch.setattr(Programme, "pool", pool)
+    agents, results = run(configs)
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert [agent.fitted for agent in agents] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 The programme (hushgrad.fitting) yields this site's vector. The vector is the statistic of a stage:
 it is masked, kept in the state directory and averaged. n · average, rounded to whole numbers, is
 the pooled sum, the same bits at every agent. So every agent computes the next vector by itself, and
-no agent leads. The run ends with the stage after which the programme returns.
+no agent leads.
 
 The shares of masks depend on all pooled sums so far. If an agent was made to see another sum, its
-masks do not cancel: no sum of statistics is told, and the next average is no whole number.
+masks do not cancel: no sum of statistics is told, and the next average is no whole number. So when
+the programme has returned, one more stage averages zeros: it confirms that all agents had the same
+sums, and the run ends.
 
 The pooled sums are kept in the state directory, one section each (`sums`). A restarted agent drives
 its programme over them, with the same rows as before.
@@ -55,12 +57,20 @@ class Programme(Stages):
         self._sums: list[Vector] = []  # pooled, of the stages that are over
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
-        self.result: FitResult | None = None  # once the programme has returned
-        self.error: FitError | None = None  # or has ended without a result
+        self._outcome: FitResult | FitError | None = None  # once the programme has returned
+        self.has_ended = False  # and all agents have confirmed their sums
 
     @property
-    def has_ended(self) -> bool:
-        return self.result is not None or self.error is not None
+    def result(self) -> FitResult | None:
+        """The result, once the run has ended with one."""
+        found = self._outcome if self.has_ended else None
+        return found if isinstance(found, FitResult) else None
+
+    @property
+    def error(self) -> FitError | None:
+        """The reason for which the run has ended without a result."""
+        found = self._outcome if self.has_ended else None
+        return found if isinstance(found, FitError) else None
 
     def recall(self, state: StateDirectory) -> None:
         """Drive the programme over the pooled sums of the state directory."""
@@ -92,13 +102,16 @@ class Programme(Stages):
     def _advance(self, pooled: Vector | None) -> None:
         """Send a pooled sum to the programme, or start the programme."""
         own = self._own
+        if self._outcome is not None:  # the sum is that of zeros
+            self._own, self.has_ended = None, True
+            return
         try:
             length = 0 if own is None else len(own)
             self._own = self._fit.send(None if pooled is None else pooled[:length])  # type: ignore[arg-type]  # None starts a generator
         except StopIteration as end:
-            self._own, self.result = None, end.value
+            self._own, self._outcome = np.zeros(1), end.value
         except FitError as error:
-            self._own, self.error = None, error
+            self._own, self._outcome = np.zeros(1), error
 
     # ---- one stage
 
@@ -130,6 +143,8 @@ class Programme(Stages):
 
     def _check(self, stage: int, start: Vector) -> None:
         assert self._own is not None
+        if self._outcome is not None:
+            return
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._effective, largest)
 

@@ -39,7 +39,7 @@ class Position:
         if self.status is not None:
             serves = self.is_running and not self.is_settled
             rest = "; it still serves neighbours that are not finished" if serves else ""
-            after = f"{self.stage} averages" if self.is_open else f"{self.iteration} iterations"
+            after = f"{self.stage} stages" if self.is_open else f"{self.iteration} iterations"
             return f"{self.status} after {after}{rest}"
         if self.round is None:
             where = "before its first round"
