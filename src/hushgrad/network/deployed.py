@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
-from hushgrad.fitting.result import FitResult
 from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
@@ -47,7 +46,6 @@ from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
 from hushgrad.network.pace import Pace
-from hushgrad.network.programme import Programme, stages_of
 from hushgrad.network.protocol.session import Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
@@ -58,7 +56,10 @@ from hushgrad.network.state.samples import SAMPLES, Samples
 from hushgrad.network.suspicion import JumpPolicy, check_jumped
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import Transport
-from hushgrad.network.wiring import credentials_of, hub_of, session_of, tls_of
+from hushgrad.network.wiring import credentials_of, hub_of, session_of, stages_of, tls_of
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.result import FitResult
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -105,7 +106,7 @@ class Agent:
         self._transport, self._listening = transport, listening
         self._samples: Samples | None = None
         self._rounds: Rounds | None = None
-        self._programme: Programme | None = None  # of a fit
+        self._stages: Stages | None = None
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
@@ -125,7 +126,7 @@ class Agent:
     @property
     def fitted(self) -> FitResult | None:
         """The result of a fit, once it has one."""
-        result = None if self._programme is None else self._programme.result
+        result = None if self._stages is None else self._stages.result
         return None if result is None else replace(result, rounds=self.stats.round + 1)
 
     @property
@@ -154,8 +155,8 @@ class Agent:
         status = rounds.status if rounds is not None else None
         is_missed = status is Status.DONE and tolerance is not None
         detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
-        if status is Status.FAILED and self._programme is not None:
-            detail = str(self._programme.error)
+        if self._stages is not None and self._stages.error is not None:
+            detail = str(self._stages.error)
         return self._result(status or Status.STOPPED, detail, started)
 
     def _status_of(self, error: Exception) -> Status:
@@ -233,8 +234,7 @@ class Agent:
                 config, session, stopping, self._transport,
                 max_wait=longest or config.max_wait, stats=self.stats,
             )  # fmt: skip
-            stages = stages_of(config, objective)
-            self._programme = stages if isinstance(stages, Programme) else None
+            self._stages = stages = stages_of(config, objective)
             try:
                 async with aclosing(
                     self._go(state, session, stopping, hub, stages, pairing)

@@ -193,11 +193,6 @@ class Programme(Stages):
         self._advance(pooled)
 
 
-def stages_of(config: AgentConfig, objective: Objective) -> Stages:
-    """The stages of an agent: of its fit, or of its objective."""
-    return (Stages if config.run.model is None else Programme)(config, objective)
-
-
 def _digest(rows: Rows, secret: bytes) -> str:
     """A digest of the rows that tells nothing without the secret."""
     digest = hmac.new(secret, b"rows of a fit", hashlib.sha256)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from hushgrad.errors import (
     AlgorithmError,
     ConfigError,
     DivergedError,
+    FitError,
     ProblemError,
     StateError,
 )
@@ -47,6 +48,9 @@ from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import Begun, read_stages, write_stage
 from hushgrad.network.transport.hub import Hub
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.result import FitResult
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -78,6 +82,16 @@ class Stages:
         self.begins = (0, *accumulate(self.lengths[:-1]))
         self.begun = read_stages(config.state) if self.lengths else {}
         self.agreement = Agreement()
+
+    @property
+    def result(self) -> FitResult | None:
+        """The result of a fit that has ended with one."""
+        return None
+
+    @property
+    def error(self) -> FitError | None:
+        """The reason for which a fit has ended without a result."""
+        return None
 
     def recall(self, state: StateDirectory) -> None:
         """Read more than the stages from the state directory; a fit reads its pooled sums."""

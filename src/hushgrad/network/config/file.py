@@ -13,13 +13,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
 from hushgrad.network.config.checks import check_links, check_partners, check_sense, within_run
-from hushgrad.network.config.fits import check_fit, fit_of
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.network.config.tables import (
     FIT,
@@ -32,13 +31,15 @@ from hushgrad.network.config.tables import (
     partner,
     run,
 )
-from hushgrad.network.objective.fits import FitSpec
 from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
 from hushgrad.schema.algorithms import algorithm_class, build_algorithm, check_algorithm
 from hushgrad.schema.builders import Builder, check_call, parameters
 from hushgrad.schema.places import Keys, Mistakes, Source, shown
 from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
+
+if TYPE_CHECKING:
+    from hushgrad.network.objective.fits import FitSpec
 
 type Table = Mapping[str, Any]
 
@@ -74,10 +75,10 @@ def parse_config(
     findings = Mistakes(place)
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
-    if "fit" in tables and not findings.found:
-        check_fit(findings, tables)
     findings.throw()
     if "fit" in tables:
+        from hushgrad.network.config.fits import fit_of
+
         return _build(place, tables, *fit_of(findings, place, tables))
     algorithm = within_run(findings, tables, _algorithm(place, tables["algorithm"]))
     check_links(findings, tables, algorithm)

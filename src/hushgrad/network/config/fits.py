@@ -78,6 +78,8 @@ def check_fit(findings: Mistakes, tables: Table) -> None:
 
 def fit_of(findings: Mistakes, source: Source, tables: Table) -> tuple[RunConfig, FitSpec]:
     """The run of a fit and the file of this agent's rows."""
+    check_fit(findings, tables)
+    findings.throw()
     own = fit(**tables["fit"])
     with source.telling(("fit", "model"), tables["fit"]):
         model = load_model(source.directory / own.pop("model"))

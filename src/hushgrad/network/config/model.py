@@ -10,13 +10,15 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hushgrad.agent.stages import stage_lengths
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.fitting.model import Model
-from hushgrad.network.objective.fits import FitSpec
 from hushgrad.network.objective.objectives import ObjectiveSpec
+
+if TYPE_CHECKING:  # an agent without a fit saves the memory
+    from hushgrad.fitting.model import Model
+    from hushgrad.network.objective.fits import FitSpec
 
 type Address = tuple[str, int]  # host, port
 type Direction = Literal["both", "in", "out"]

@@ -21,16 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hushgrad.agent.stages import Curve
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
-from hushgrad.fitting.rows import Rows as FitRows
 from hushgrad.network.objective.columns import Block, read_columns
-from hushgrad.network.objective.fits import FitSpec, effective_rows
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.effective import effective_lengths, effective_of
@@ -39,6 +37,10 @@ from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.rows import Rows as FitRows
+    from hushgrad.network.objective.fits import FitSpec
 
 type ObjectiveKind = Literal[
     "least_squares", "ridge", "logistic", "huber", "rendezvous", "average", "function"
@@ -139,9 +141,9 @@ def load_objective(
 
     `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
     """
-    if isinstance(spec, FitSpec):
-        return _of_fit(spec, dim)
     if not callable(spec):
+        if not isinstance(spec, ObjectiveSpec):
+            return _of_fit(spec, dim)
         return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
     name = getattr(spec, "__name__", type(spec).__name__)
     newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
@@ -158,6 +160,8 @@ def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _of_fit(spec: FitSpec, dim: int) -> Objective:
     """The rows of a fit; its programme (network/programme.py) makes vectors of them."""
+    from hushgrad.network.objective.fits import effective_rows
+
     rows = spec.read()
     n = len(rows.y)
     dropped = f" ({rows.n_dropped} dropped)" if rows.n_dropped else ""

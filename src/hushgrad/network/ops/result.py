@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
 from hushgrad.files.strict_json import parse_json, plain
-from hushgrad.fitting.result import coefficients_csv
 
 COEFFICIENTS = "coefficients.csv"  # beside the result of a fit
 _PIECE = 4096  # numbers of θ in one piece of JSON
@@ -135,6 +134,8 @@ def write_result(path: Path, result: AgentResult) -> list[Path]:
 
     replace_file(in_npz, lambda file: np.savez(file, theta=result.theta))
     if result.fit is not None:
+        from hushgrad.fitting.result import coefficients_csv
+
         table = coefficients_csv(result.fit)
         files.append(path.with_name(COEFFICIENTS))
         replace_file(files[-1], lambda file: file.write(table.encode()))

@@ -16,7 +16,6 @@ import numpy as np
 from hushgrad.agent.weights import Ends, Row
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
-from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
 
@@ -181,6 +180,8 @@ def public_parts(run: RunConfig) -> dict[str, str]:
     ]  # fmt: skip
     declared, staged = dict[str, str](), dict[str, str]()
     if run.model is not None:
+        from hushgrad.fitting.contracts import contract, contract_digest
+
         document = contract(run.model)
         names.remove("dim")  # it follows from the model
         declared = _contract_parts(document)
