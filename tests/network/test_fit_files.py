@@ -196,6 +196,17 @@ def test_a_wrong_file_is_refused_by_name(tmp_path, keys, changed, words):
         parse_config(tables(tmp_path, keys, [1, 2, 3], 0, **changed), directory=tmp_path)
 
 
+def test_a_contract_that_no_hello_can_carry_is_refused(tmp_path, keys):
+    wide = {
+        "kind": "linear",
+        "outcome": "y",
+        "columns": [f"a_long_name_{n:050}" for n in range(999)],
+    }
+    (tmp_path / "model.toml").write_text(to_toml({"model": wide}))
+    with pytest.raises(ConfigError, match=r"has a contract of \d+ bytes, and agents compare up to"):
+        parse_config(tables(tmp_path, keys, [1, 2, 3], 0), directory=tmp_path)
+
+
 def test_the_vectors_of_every_kind_fit_into_the_dimension_of_the_run():
     for kind in ("linear", "ridge", "logistic", "poisson", "huber", "cox"):
         for errors in ("model", "sandwich"):
