@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.errors import ConfigError, ExposureError, PrivacyError
+from hushgrad.errors import ConfigError, ExposureError, FitError, PrivacyError
 from hushgrad.fitting import contract, contract_digest
 from hushgrad.fitting.averages import longest_vector
 from hushgrad.network.config.file import parse_config, write_config
@@ -140,6 +140,26 @@ def test_a_false_sum_in_the_last_average_leaves_nobody_with_a_table(tmp_path, ke
     agents, results = run(configs)
     assert {r.status for r in results} == {Status.REFUSED}
     assert [agent.fitted for agent in agents] == [None] * 3
+
+
+@pytest.mark.parametrize("site", range(3))
+def test_a_site_that_alone_goes_on_does_not_tell_its_vector(tmp_path, keys, monkeypatch, site):
+    """Two programmes end, say by their last bits, and average zeros; one does not."""
+    configs = files(tmp_path, keys)
+    vectors = {}
+
+    def advance(stages, pooled, original=Programme._advance):
+        original(stages, pooled)
+        vectors[stages.config.number, len(stages._sums)] = stages._own
+        if len(stages._sums) == 3 and stages.config.number != site:
+            stages._own, stages._outcome = np.zeros(1), FitError("too flat")
+
+    monkeypatch.setattr(Programme, "_advance", advance)
+    _, results = run(configs)
+    assert {r.status for r in results} == {Status.REFUSED}
+    total = sum(read_stages(config.state)[3].statistic.q for config in configs)
+    alone = vectors[site, 3]
+    assert np.median(np.abs(total[: len(alone)] + alone)) > 1e10
 
 
 @pytest.mark.parametrize(

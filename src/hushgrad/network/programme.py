@@ -5,10 +5,10 @@ it is masked, kept in the state directory and averaged. n · average, rounded to
 the pooled sum, the same bits at every agent. So every agent computes the next vector by itself, and
 no agent leads.
 
-The shares of masks depend on all pooled sums so far. If an agent was made to see another sum, its
-masks do not cancel: no sum of statistics is told, and the next average is no whole number. So when
-the programme has returned, one more stage averages zeros: it confirms that all agents had the same
-sums, and the run ends.
+The shares of masks depend on all pooled sums so far, and on what the vector is. If an agent was
+made to see another sum, its masks do not cancel: no sum of statistics is told, and the next average
+is no whole number. So when the programme has returned, one more stage averages zeros: it confirms
+that all agents had the same sums, and the run ends.
 
 The pooled sums are kept in the state directory, one section each (`sums`). A restarted agent drives
 its programme over them, with the same rows as before.
@@ -134,8 +134,17 @@ class Programme(Stages):
         statistic = self.statistic(stage, start)
         agreement = self.agreement
         return masked_statistic(
-            self.config, agreement.shares, statistic, stage, agreement.scale, self._sums
-        )
+            self.config, agreement.shares, statistic, stage, agreement.scale,
+            [*self._sums, self._kind()],
+        )  # fmt: skip
+
+    def _kind(self) -> Vector:
+        """What the vector of this stage is: were an agent at another place of its programme, by the
+        last bits of its machine, zeros of the others would leave its vector alone in the sum.
+        """
+        assert self._own is not None
+        has_failed = isinstance(self._outcome, FitError)
+        return np.array([len(self._own), self._outcome is not None, has_failed], np.float64)
 
     @property
     def _most(self) -> str:
@@ -178,7 +187,8 @@ class Programme(Stages):
         except FitError as error:
             raise StageError(
                 f"stage {stage + 1}: {error} Either eta in [run] is smaller than η of the network, "
-                "or an agent went on with other sums than this one. Then start a new run."
+                "or an agent went on with other sums than this one, or in another way. Then start "
+                "a new run."
             ) from error
         if stage < len(self._sums):  # a restarted agent had kept it before
             if pooled.tobytes() != self._sums[stage].tobytes():
@@ -187,6 +197,11 @@ class Programme(Stages):
                     "directory. Restore the newest state, or start a new run with a new id."
                 )
             return
+        if self._outcome is not None and pooled.any():
+            raise StageError(
+                f"stage {stage + 1}: the last average of a fit is one of zeros, but an agent sent "
+                "other numbers. Run the fit again with a new id."
+            )
         assert self._file is not None
         self._file.write(Section(stage, 0, {"sum": pooled}), afresh=False)
         self._sums.append(pooled)
