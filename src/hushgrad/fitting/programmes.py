@@ -27,7 +27,7 @@ from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow
+from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
 
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
@@ -122,7 +122,7 @@ def _sandwich(
     limbs = narrow(local.meat(gamma, by_site=by_site), size)
     bad = np.array([float(limbs is None)])
     p = len(gamma)
-    limbs = np.zeros(NARROW * p * (p + 1) // 2) if limbs is None else limbs
+    limbs = noise(NARROW * p * (p + 1) // 2) if limbs is None else limbs
     got = yield from pooled(np.concatenate([bad, limbs]))
     if got[0]:
         raise FitError("the scores of a site are too large for a sandwich. Check outliers.")
