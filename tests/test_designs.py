@@ -191,23 +191,31 @@ def test_stages_of_a_logistic_fit_take_at_most_twice_the_iterations_of_a_direct_
 @pytest.mark.parametrize("name", ["star", "path", "ring", "complete"])
 @pytest.mark.parametrize("d", [1, 3])
 def test_masks_as_large_as_hessians_cost_few_iterations(name, d):
-    """λL = 0.1 (1 − η), 20 problems for each of 8 settings."""
+    """λL = 0.1 (1 − η), 20 problems for each of 8 settings; some need 24 000 iterations on a path.
+
+    Masks move θ by about 1. To come back from there to a θ* as short as 0.01, a run needs ln 100
+    more in the exponent beside the ln 10⁶ of a relative error of 1e-6; and its rounding errors are
+    those of numbers near 1. On a path they also add up with time, in both designs: the least error
+    of the paper's is up to 2e-10 (docs/notation.md, rounding drift).
+    """
     problem = hg.problems.estimation(n_agents=6, s=d + 2, d=d, trials=20)
     network = hg.Network(getattr(hg.graphs, name)(6))
     step = S.constant(0.1 * (1 - network.eta) / problem.smoothness())
     paper, ours = (
         hg.run(
-            hg.PDGNDS(stepsize=step, design=design), problem, network, iterations=20_000,
+            hg.PDGNDS(stepsize=step, design=design), problem, network, iterations=30_000,
             trials=20, record_every=5,
         )
         for design in ("paper", "recommended")
     )  # fmt: skip
     ratio = to_1e_6(ours) / to_1e_6(paper)
-    print(f"{name}, d = {d}: median {np.median(ratio):.2f}, largest {ratio.max():.2f}")
-    assert np.median(ratio) <= 1.05
-    assert ratio.max() <= 1.3
     size = np.linalg.norm(ours.solution, axis=1)
-    assert (ours.error.min(axis=1) <= 1e-10 * size).all()  # later, rounding drifts
+    least, papers = ours.error.min(axis=1), paper.error.min(axis=1)
+    print(f"{name}, d = {d}: median {np.median(ratio):.2f}, largest {ratio.max():.2f}, least error "
+          f"{least.max():.1e}, of the paper's design {papers.max():.1e}")  # fmt: skip
+    assert np.median(ratio) <= 1.05
+    assert (ratio <= 1.3 - np.log(np.minimum(size, 1.0)) / np.log(1e6)).all()
+    assert (least <= papers + 1e-10 * np.maximum(size, 1.0)).all()
 
 
 @pytest.mark.parametrize(

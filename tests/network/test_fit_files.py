@@ -286,9 +286,18 @@ def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
 def test_an_agent_sends_no_vector_that_exceeds_its_masks(tmp_path, keys):
     config = files(tmp_path, keys)[0]  # it accepts "sums"
     objective = load_objective(config.objective, config.run.dim)
-    check_average(config, objective, 1, 1.0, 1e4 * 2.0**24)
-    with pytest.raises(ExposureError, match=r"an entry of this site is 3.4e\+11 and masks have"):
-        check_average(config, objective, 1, 1.0, 2e4 * 2.0**24)
+    check_average(config, objective, 1, 1.0, 600 * 2.0**24)
+    with pytest.raises(ExposureError, match=r"an entry of this site is 1.2e\+10 and masks have"):
+        check_average(config, objective, 1, 1.0, 700 * 2.0**24)
+
+
+@pytest.mark.parametrize("kind", ["huber", "cox"])
+def test_a_fit_whose_hessian_has_steps_is_refused_unless_it_is_accepted(tmp_path, keys, kind):
+    config = files(tmp_path, keys)[0]
+    model = fits.model(kind, columns=("age",), factors={})
+    spec = replace(config.objective, model=model)
+    many = replace(config.run, model=model, honest_rows=10**6)
+    assert judged(replace(config, run=many, objective=spec))["sums"].verdict == "accepted"
 
 
 def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(

@@ -13,11 +13,13 @@ import pytest
 import hushgrad as hg
 from hushgrad.agent.stages import n_stages, stage_lengths
 from hushgrad.errors import ConfigError, ProblemError, StageError, WireError
+from hushgrad.network.agreement import ANNOUNCEMENTS
 from hushgrad.network.deployed import Agent
 from hushgrad.network.local.setup import function_of
 from hushgrad.network.objective.objectives import ObjectiveSpec
 from hushgrad.network.objective.pytree_file import write_data
 from hushgrad.network.ops.result import Status
+from hushgrad.network.protocol.announcements import decode_announcements
 from hushgrad.network.protocol.frames import HEADER, Frame, FrameKind
 from hushgrad.network.protocol.hello import differences, public_parts
 from hushgrad.network.protocol.stages import Starts
@@ -145,8 +147,11 @@ def test_secret_agents_end_at_the_optimum(tmp_path, scale):
     assert np.abs(found[-1] - problem.solution()).max() < 1e-10
     links = [json.loads((c.state / "links.json").read_text()) for c in setting]
     assert len({link["scale"] for link in links}) == 1
-    if scale:
+    if scale:  # announcements then tell the scale, and nothing of the data
         assert links[0]["scale"] == 128.0
+        for c in setting:
+            told = decode_announcements((c.state / ANNOUNCEMENTS).read_bytes())
+            assert {announcement.exponent for announcement in told} == {7}
 
 
 def test_a_declared_scale_that_is_too_small_is_refused(tmp_path):

@@ -249,6 +249,16 @@ def test_span_finds_gradients_through_the_mean_stepsize():
         assert (relative(g.value, truth.gradients(i)[g.k]) <= bound).all()
 
 
+def test_a_path_is_computed_once_for_each_target_of_a_view():
+    run = recorded(FAMILY["PDG-DS"], 0, d=3)
+    view, truth = Knowledge.of(run, Eavesdropper()), Truth(run)
+    for i in range(run.network.n_agents):
+        path = Span().path(view, i)
+        assert Span().path(view, i) is path
+        assert relative(path.x, truth.x[path.k, i]).max() < 1e-6
+    assert Span(first=50).path(view, 0).k.max() <= 51 < Span().path(view, 0).k.max()
+
+
 def test_two_heard_messages_give_the_direction_and_no_position():
     run = recorded(FAMILY["PDG-DS"], 0)
     view, truth = Knowledge.of(run, Eavesdropper([(0, 1), (0, 2)])), Truth(run)

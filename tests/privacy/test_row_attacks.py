@@ -16,7 +16,7 @@ from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.row_model import Huber, RowModel, fitted
 from hushgrad.privacy.attacks.sum_fit import SumFit, component, stage_sums
 from hushgrad.privacy.attacks.sum_model import fit_sums
-from hushgrad.privacy.attacks.trajectory import Paths, Trajectory
+from hushgrad.privacy.attacks.trajectory import Paths, Trajectory, _recursion
 from hushgrad.privacy.replay import masks
 from hushgrad.privacy.row_matching import guessed, matched
 from hushgrad.privacy.stages import stage_runs
@@ -56,6 +56,22 @@ def clinics(network, n, d, iterations=200, regularisation=1.0):
 
 def run_agents(algorithm, problem, network, iterations, **options):
     return recorded(algorithm, problem, network, iterations=iterations, seed=1, **options)
+
+
+@pytest.mark.parametrize("n", [1, 2, 40])
+@pytest.mark.parametrize("two_step", [True, False])
+@pytest.mark.parametrize("a", [-3.0, -1.2, -0.2, 0.0, 0.6])
+def test_the_recursion_holds_from_its_start_or_to_its_end(a, two_step, n):
+    """x^{k+1} = a u^k + forcing^k: u^k = 2x^k − x^{k−1} with x^{−1} = x^0, or u^k = x^k."""
+    forcing, (start, end) = np.split(np.random.default_rng(n).normal(size=(n + 2, 3)), [n])
+    x = _recursion(a, forcing, two_step, start, end)
+    from_start = a > (-1 / 3 if two_step else -1)
+    assert from_start == (x[0] == start).all()
+    after = x[1:] if from_start else np.vstack([x[1:], end])
+    earlier = np.vstack([x[:1], x[:-1]])
+    u = 2 * x - earlier if two_step else x
+    expected = (a * u + forcing)[: len(after)]
+    np.testing.assert_allclose(after, expected, rtol=1e-12, atol=1e-12)
 
 
 def near(network, i):

@@ -219,3 +219,41 @@ def test_the_exponential_is_exact_to_a_few_units_of_the_last_place():
     found = rows.exponential(x)
     assert np.abs(found[:-1] / np.exp(x[:-1]) - 1).max() < 1e-15
     assert 0 < found[-1] < 1e-300
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4])
+def test_nine_stages_solve_a_huber_fit_with_most_rows_beyond_delta(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 4))
+    y = X @ rng.normal(size=4) + 0.5 * rng.standard_t(3, size=300)
+    data = data_of(X, y, 1.0) | {"delta": 0.25}
+    theta, before = np.zeros(4), None
+    for _ in range(9):
+        H, q = rows.huber(theta, before, data, Grids(0.0, 0.0), False)
+        theta, before = np.linalg.solve(H, -q), theta
+    slope = X.T @ np.clip(X @ theta - y, -0.25, 0.25) + theta
+    assert np.mean(np.abs(X @ theta - y) > 0.25) > 0.5
+    assert np.linalg.norm(slope) < 1e-9
+
+
+def test_stages_of_huber_fits_end_at_the_optimum_whatever_the_outliers():
+    """Newton steps on forty fits with outliers up to 100 away and deltas from 0.03 to 3."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, d, delta = (
+            int(rng.integers(30, 300)),
+            int(rng.integers(1, 7)),
+            10 ** rng.uniform(-1.5, 0.5),
+        )
+        X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-0.5, 0.5, size=d)
+        y = (
+            X @ rng.normal(size=d)
+            + 0.5 * rng.standard_t(2, size=n)
+            + 100.0 * (rng.random(n) < 0.15)
+        )
+        data = data_of(X, y, 1.0) | {"delta": delta}
+        theta, before = np.zeros(d), None
+        for _ in range(25):
+            H, q = rows.huber(theta, before, data, Grids(0.0, 0.0), False)
+            theta, before = np.linalg.solve(H, -q), theta
+        assert np.linalg.norm(X.T @ np.clip(X @ theta - y, -delta, delta) + theta) < 1e-7, seed

@@ -33,6 +33,7 @@ DATA = ("cancer", "digits", "diabetes")
 KINDS = ("tree", "star", "ring", "complete", "random")
 NEAR, CLEAR, SURE = 0.1, 0.5, 0.2  # of a row's length; of the guess's error; predicted error
 LONG = 2.0  # times √d: rows that are clipped are no longer
+MOST_AGENTS, MOST_DRAWS = 60, 200
 FAST = RowFit(effort=2e8, most=6)  # where there are no rows to find, more effort finds none
 
 
@@ -71,14 +72,21 @@ class Case:
     def is_admitted(self):
         """Whether the effective rows of the honest agents are enough, at the start and at θ*."""
         problem = problem_of(self, table(self))
-        honest = [problem.local_effective(i) for i in range(1, self.n_agents)]
-        starts = np.zeros(self.dim), problem.solution()
-        rows = min(
-            least_effective([effective(theta) for effective in honest], len(honest))
-            for theta in starts
+        return self._admits(problem, np.zeros(self.dim)) and self._admits(
+            problem, problem.solution()
         )
+
+    @property
+    def is_admitted_at_first(self):
+        return self._admits(problem_of(self, table(self)), np.zeros(self.dim))
+
+    def _admits(self, problem, theta):
+        honest = [problem.local_effective(i)(theta) for i in range(1, self.n_agents)]
         told = hg.theory.Revealed(
-            dim=self.dim, stages=self.stages, rows=rows, curvature=self.curvature
+            dim=self.dim,
+            stages=self.stages,
+            rows=least_effective(honest, len(honest)),
+            curvature=self.curvature,
         )
         return told.objection() is None
 
@@ -86,24 +94,28 @@ class Case:
 def admitted_run(seed):
     """A random case with about as few agents as the limit on sums admits, and its run.
 
-    The program itself admits the run: it counts at the start of every stage.
+    The program itself admits the run: it counts at the start of every stage. None if no draw is
+    admitted: with rows that are not clipped, few draws have enough effective rows.
     """
     rng = np.random.default_rng([seed, 14])
     curvature = ("newton", "fixed")[seed // 2 % 2]  # both for rows that are clipped or not
-    while True:
-        name, kind = rng.choice(DATA), KINDS[seed % len(KINDS)]
+    for draw in range(MOST_DRAWS):
+        name, kind = DATA[(seed + draw) % len(DATA)], KINDS[(seed + draw) % len(KINDS)]
         dim, per_agent = int(rng.integers(3, 11)), int(rng.integers(5, 31))
         stages = int(rng.integers(2, 4))
-        numbers = hg.theory.numbers_revealed(dim, stages, curvature=curvature)
-        fewest = 1 + 2 * numbers / (0.1 * dim * per_agent)  # at most half of the rows are effective
-        for m in range(max(4, int(fewest)), 40, 2):
-            case = Case(seed, kind, str(name), dim, per_agent, m, stages, curvature, seed % 2 == 0)
-            if m * per_agent > 0.8 * len(population(name)[1]):
-                break  # too few rows are left to compare with: another case
-            if case.is_admitted:
-                with suppress(PrivacyError):
-                    return case, staged_run(case, accept_exposure=())
-                break  # refused at a stage: another case
+
+        def of(m):
+            return Case(seed, kind, name, dim, per_agent, m, stages, curvature, seed % 2 == 0)  # noqa: B023
+
+        most = min(MOST_AGENTS, int(0.8 * len(population(name)[1])) // per_agent)
+        if most < 4 or not of(most).is_admitted_at_first:
+            continue  # with more agents too few rows would be left to compare with
+        sizes = [m for m in range(4, most + 1, 2) if of(m).is_admitted_at_first]
+        admitted = next((m for m in sizes if of(m).is_admitted), None)
+        if admitted is not None:
+            with suppress(PrivacyError):  # refused at a stage: another case
+                return of(admitted), staged_run(of(admitted), accept_exposure=())
+    return None
 
 
 def refused_case(seed):
@@ -132,7 +144,8 @@ def problem_of(case, rows):
     parts = rows[: case.n_agents * case.per_agent].reshape(case.n_agents, case.per_agent, case.dim)
     y = rng.choice([-1.0, 1.0], size=parts.shape[:2])
     X = [part * sign[:, None] for part, sign in zip(parts, y, strict=True)]
-    return hg.problems.logistic(X, list(y), regularisation=2.0)
+    penalty = 0.1 * y.size if case.stages else 2.0  # admitted runs have many rows, direct ones few
+    return hg.problems.logistic(X, list(y), regularisation=penalty)
 
 
 def network_of(case):

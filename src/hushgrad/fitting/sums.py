@@ -35,7 +35,7 @@ WIDE = 12  # limbs of a number of unknown size
 WIDE_LOW = -144  # log2 of its last bit
 MOST = 2.0**64  # a value of raw data; its square, summed over many rows, is below 2¹⁴⁴
 _ROOM = 2.0**16  # a narrow number may be so many times larger than its scale
-_NOISE = 36  # bits: 2¹² times the size of an entry, and smaller than the masks of a site
+_NOISE = 33  # bits: 2⁹ times the size of an entry, and far below the masks of a site
 _WHOLE = 0.25  # a pooled limb is nearer than this to a whole number
 
 

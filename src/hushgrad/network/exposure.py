@@ -25,6 +25,8 @@ from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weakne
 
 log = logging.getLogger("hushgrad.agent")
 
+MASKS_OVER_ENTRY = 16.0  # of a fit; honest entries are 10⁴ times smaller, and rarely 100 times
+
 
 def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: bool) -> None:
     """Refuse to begin a run with a weakness that the agent's file does not accept.
@@ -83,11 +85,12 @@ def check_average(
     """
     setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
     size = 0.0 if setting.sizes is None else setting.sizes.linear
-    if largest > size and "gradient" not in config.accept_exposure:
+    if MASKS_OVER_ENTRY * largest > size and "gradient" not in config.accept_exposure:
         raise ExposureError(
-            f"{config.name} sends nothing of stage {stage + 1}: masks must be as large as the "
-            f"vector, but an entry of this site is {largest:.2g} and masks have {size:.2g}. A "
-            "participant may have steered the fit, or a row stands out. Look for outliers."
+            f"{config.name} sends nothing of stage {stage + 1}: masks must be {MASKS_OVER_ENTRY:g} "
+            f"times as large as the vector, but an entry of this site is {largest:.2g} and masks "
+            f"have {size:.2g}. A participant may have steered the fit, or a row stands out. Look "
+            "for outliers."
         )
     if "sums" in config.accept_exposure:
         return
@@ -111,6 +114,7 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
         sizes=sizes,
         is_seeded=run.seed is not None,
         coefficients=0 if run.model is None else len(run.model.names),
+        is_stepwise=run.model is not None and run.model.kind in ("huber", "cox"),
     )
 
 

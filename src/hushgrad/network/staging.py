@@ -145,21 +145,23 @@ class Stages:
     def exponent(self, own: Statistic, start: Vector) -> int:
         """The e of the power of two 2^e that covers q_i, the gradient at the start, and the least
         unit of the algorithm.
+
+        A declared scale covers them all. Then e is that of the scale and tells nothing of the data.
         """
         algorithm = self.config.run.algorithm
         assert isinstance(algorithm, Masked)
         every = Statistic(own.H[None], own.q[None])
         scale = float(covering(every, start[None], algorithm.least_unit))
-        exponent = math.frexp(scale)[1] - 1
-        given = self.config.run.scale
-        if given is not None and scale > power_of_two(given):
+        given = _declared(self.config.run)
+        if given is not None and scale > given:
             least = "1/λ" if isinstance(algorithm, Private) else "scale in [algorithm]"
             raise ConfigError(
                 "scale in [run] is the unit of masks and covers the gradients of all agents at the "
-                f"start and {least}, but scale = {given:g} and this agent needs {scale:g}. "
-                "Declare a larger scale in every file, or leave it out: then the agents agree."
+                f"start and {least}, but scale = {self.config.run.scale:g} and this agent needs "
+                f"{scale:g}. Declare a larger scale in every file, or leave it out: then the "
+                "agents agree."
             )
-        return exponent
+        return math.frexp(given or scale)[1] - 1
 
     def make(self, stage: int, start: Vector, own: Statistic | None = None) -> Begun:
         """The stage, masked and kept in the state directory; makes it unless it has begun."""

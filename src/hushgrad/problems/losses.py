@@ -97,8 +97,9 @@ def huber_curvature(theta: Any, before: Any, data: Any) -> Vector:
     """A row within delta weighs 1. An outlier weighs delta/|r| until the steps become short.
 
     With the weight delta/|r| the quadratic model lies above the loss, so steps cannot diverge. The
-    weight falls to 0, the second derivative, as the last step becomes short against the distance
-    from the kink.
+    weight falls to 0, the second derivative, with the square of the last step over twice the
+    distance from the kink. A row that steps throw to and fro, as far on either side, keeps the
+    whole weight.
     """
     size = np.abs(data["X"] @ theta - data["y"])
     delta = data["delta"]
@@ -107,8 +108,8 @@ def huber_curvature(theta: Any, before: Any, data: Any) -> Vector:
     if before is None:
         return _curvature(safe, data)
     moved = np.abs(data["X"] @ (theta - before))
-    part = np.minimum(1.0, moved / np.maximum(beyond, 1e-300))
-    return _curvature(np.where(beyond <= 0, 1.0, safe * part), data)
+    half = np.minimum(1.0, 0.5 * moved / np.maximum(beyond, 1e-300))
+    return _curvature(np.where(beyond <= 0, 1.0, safe * half * half), data)
 
 
 def _curvature(weight: Vector, data: Any) -> Vector:

@@ -107,7 +107,8 @@ def _huber(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Flo
     beyond = size - delta
     part = np.ones_like(t)
     if last is not None:
-        part = np.minimum(1.0, np.abs(t - last) / np.maximum(beyond, 1e-300))
+        half = np.minimum(1.0, 0.5 * np.abs(t - last) / np.maximum(beyond, 1e-300))
+        part = half * half
     h = delta / np.maximum(size, delta) * part
     p = np.sign(r) * (delta * (1 - part)) - h * y
     return np.where(beyond <= 0, 1.0, h), np.where(beyond <= 0, -y, p)

@@ -66,6 +66,7 @@ class Setting:
     sizes: Sizes | None  # of the masks in the units of θ; None: the algorithm takes no masks
     is_seeded: bool = False  # secrets come from a seed; a simulation has none to keep
     coefficients: int = 0  # of a fit, whose stages are averages; 0: there is no fit
+    is_stepwise: bool = False  # two Hessians of the fit may differ by single rows: Huber, Cox
 
     @property
     def masks(self) -> ZeroSum | None:
@@ -317,6 +318,12 @@ def _degree(setting: Setting, own: OwnNumbers) -> Answer:
 
 def _sums(setting: Setting, own: OwnNumbers) -> Answer:
     told = count_revealed(setting, own.rows)
+    if setting.is_stepwise:
+        return False, (
+            "two sums of a fit must not differ by single rows, but Huber's and Cox's Hessians have "
+            "steps: a row that crosses delta, or leaves the rows at risk, is the difference of two "
+            "averages. Use another kind of model."
+        )
     if told is None:
         if not setting.has_curvature:
             return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"

@@ -86,9 +86,10 @@ class Revealed:
         return (
             f"a few rows dominate the sums of stage {stage + 1} of {self.stages}: at its start "
             f"{rows:.3g} honest rows are effective, but the run reveals {self.numbers} numbers and "
-            f"needs {needed}. A participant may have steered the start to a long θ, or the data "
-            'separate well. Use a larger regularisation, fewer stages or curvature = "fixed", or '
-            'accept the exposure: accept_exposure = ["sums"].'
+            f"needs {needed}. A participant may have steered the start to a long θ, the data "
+            "separate well, or many residuals of a Huber loss are beyond delta. Use a larger "
+            'regularisation or delta, fewer stages or curvature = "fixed", or accept the exposure: '
+            'accept_exposure = ["sums"].'
         )
 
     def to_json(self) -> dict[str, Any]:
