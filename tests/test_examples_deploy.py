@@ -61,6 +61,14 @@ def test_hospitals_that_pool_nothing_get_scikit_learns_pooled_coefficients(tmp_p
         assert line in shown("hospitals")
 
 
+def test_hospitals_fit_the_table_of_all_rows_from_their_own_files(tmp_path):
+    text = output("fit", tmp_path)
+    assert numbers("rounds, # from the pooled fit", text) == pytest.approx([0] * 3, abs=1e-9)
+    assert "all three have the same numbers, bit for bit" in text
+    for line in text.splitlines():
+        assert "from the pooled fit" in line or line in shown("fit")
+
+
 @pytest.mark.parametrize("name", ["north", "south", "west"])
 def test_a_hospitals_file_is_one_and_differs_only_where_it_may(name):
     def tables(name):
@@ -88,6 +96,14 @@ def hospitals(home):
         yield load_config(home / name / "agent.toml")
 
 
+def fits(home):
+    code("fit/make_data.py")["write"](home)
+    for file in ("model.toml", "north/agent.toml", "south/agent.toml", "west/agent.toml"):
+        (home / file).write_text((DEPLOY / "fit" / file).read_text("utf-8"), "utf-8")
+    for name in ("north", "south", "west"):
+        yield load_config(home / name / "agent.toml")
+
+
 def sensors(home):
     made = code("sensors/make_agents.py")
     made["write_measurements"](home)
@@ -102,7 +118,7 @@ def robots(home):
         yield code("rendezvous/robot.py")["agent_of"](name, start, fleet).config
 
 
-@pytest.mark.parametrize(("make", "count"), [(hospitals, 3), (sensors, 5), (robots, 4)])
+@pytest.mark.parametrize(("make", "count"), [(hospitals, 3), (fits, 3), (sensors, 5), (robots, 4)])
 def test_every_agent_of_the_examples_holds_every_condition_of_the_judgement(make, count, tmp_path):
     judged = [
         list(verdicts(config, load_objective(config.objective, config.run.dim)))

@@ -27,9 +27,9 @@ PACKAGES = {
         "FitResult FitStage Model Rows SiteTable contract contract_digest first_difference "
         "load_model programme read_table rows_of table_of",
     "hushgrad.network":
-        "Agent AgentConfig AgentResult Certificate Identity LogConfig Neighbour ObjectiveSpec "
-        "Partner Processes RunConfig Standardise Status load_certificate load_config load_identity "
-        "mint parse_config read_result read_samples write_config",
+        "Agent AgentConfig AgentResult Certificate FitSpec Identity LogConfig Neighbour "
+        "ObjectiveSpec Partner Processes RunConfig Standardise Status load_certificate load_config "
+        "load_identity mint parse_config read_result read_samples write_config",
     "hushgrad.privacy":
         "Active Adversary Attack Audit Coalition Curious Eavesdropper Estimate Evidence Finding "
         "Knowledge Own Truth Witness attacks",

@@ -227,7 +227,8 @@ def test_an_agents_process_loads_no_simulator_no_jax_and_no_ctypes_code_of_ours(
         assert not loaded & heavy
         ours = {m for m in loaded if m.split(".")[0] == "hushgrad"} & files().keys() - {"hushgrad"}
         assert "hushgrad.network.deployed" in ours
-        assert not {room(m) for m in ours} & {"simulate", "report", "privacy", "studies", "cli"}
+        unused = {"simulate", "report", "privacy", "studies", "cli", "fitting"}  # it has no [fit]
+        assert not {room(m) for m in ours} & unused
         assert not {m for m in ours if "ctypes" in outer_imports(m)}
 
 

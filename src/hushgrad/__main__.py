@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Start an agent without the command line's libraries, and every other command in cli."""
-    if sys.argv[1:2] == ["agent"]:
+    if sys.argv[1:2] in (["agent"], ["fit"]):
         from hushgrad.console import told
         from hushgrad.errors import HushgradError
         from hushgrad.network.ops.command import plain_options, run_agent
@@ -16,7 +16,7 @@ def main() -> None:
         options = plain_options(sys.argv[2:])
         if options is not None:
             try:
-                sys.exit(run_agent(**options))
+                sys.exit(run_agent(**options, is_fit=sys.argv[1] == "fit"))
             except (HushgradError, KeyboardInterrupt) as error:
                 sys.exit(told(error))
             except BrokenPipeError:  # nobody reads any more: Python's last output goes nowhere

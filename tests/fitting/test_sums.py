@@ -1,5 +1,6 @@
 """Numbers go into whole limbs and come back: exactly, or within a stated part of their size."""
 
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import Model
+from hushgrad.fitting.lockstep import add, drive
 from hushgrad.fitting.site_sums import _moments
-from hushgrad.fitting.sums import SIZE, from_narrow, from_wide, narrow, settled, wide
+from hushgrad.fitting.sums import SIZE, from_narrow, from_wide, narrow, noise, settled, wide
+from support.fits import programmes
 
 reals = st.floats(-(2.0**60), 2.0**60)
 
@@ -65,3 +69,41 @@ def test_moments_survive_a_mean_that_is_far_larger_than_the_spread():
     assert abs(variance / true - 1) < Fraction(1, 10**14)
     first, second = _moments(np.full(60, 0.1))
     assert second * 60 == first * first  # a constant column has exactly no variance
+
+
+def test_a_site_that_is_too_far_sends_noise_and_not_zeros():
+    """Zeros would leave the sums of the other sites alone in the pooled vector."""
+    first, second = noise(300), noise(300)
+    assert (first == np.rint(first)).all()
+    assert np.abs(first).max() <= 2.0**33
+    assert (first != second).all()
+    assert 2.0**31 < np.median(np.abs(first)) < 2.0**33
+    sites = {
+        "north": {"x": np.array([0.0, 1.0, 2.0]), "y": np.array([0.0, 1.0, 1.0])},
+        "south": {"x": np.array([0.0, 1.0, 2e3]), "y": np.array([1.0, 0.0, 2.0])},
+    }
+    declared = Model(kind="poisson", outcome="y", columns=["x"])
+    pooled, flags = [], []
+
+    def pool(vectors):
+        pooled.append(vectors)
+        flags.append([int(v[1]) for v in vectors])
+        if len(pooled) == 2:  # a false gradient leads far away
+            return [v - np.eye(len(v))[4] * 2.0**30 for v in add(vectors)]
+        return add(vectors)
+
+    with suppress(FitError):
+        drive(programmes(declared, sites), pool)
+    (far,) = [n for n, flag in enumerate(flags) if flag == [0, 1]][:1]
+    assert np.median(np.abs(pooled[far][1][2:])) > 2.0**30
+
+
+def test_pooled_counts_below_a_sites_own_end_the_fit():
+    sites = {"a": {"x": np.arange(9.0), "y": np.arange(9.0)}}
+    sites["b"] = {"x": np.arange(6.0), "y": np.arange(6.0) ** 2}
+
+    def pool(vectors):
+        return [v - 10.0 * np.eye(len(v))[6] for v in add(vectors)]  # ten rows fewer
+
+    with pytest.raises(FitError, match="a site has sent a false count"):
+        drive(programmes(Model(kind="linear", outcome="y", columns=["x"]), sites), pool)

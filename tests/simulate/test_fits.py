@@ -5,6 +5,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import FitError, RiskWarning
+from hushgrad.fitting import averages
 from hushgrad.simulate import fits
 from support.fits import cancer, model, synthetic
 
@@ -57,7 +58,7 @@ def test_a_directed_network_with_doubly_stochastic_weights_averages_without_acce
 
 
 def test_averages_that_end_too_early_are_an_error_and_no_result(monkeypatch):
-    monkeypatch.setattr(fits, "_OFF", 1e6)
+    monkeypatch.setattr(averages, "_OFF", 1e6)
     with pytest.raises(FitError, match="had not settled"):
         hg.fit(CANCER, EIGHT, network=hg.Network(hg.graphs.ring(8)))
 

@@ -104,6 +104,14 @@ def _print(document: dict[str, Any]) -> None:
             rows["jumps"] = ", ".join(f"{n} of {name}" for name, n in live["jumps"].items())
     if (result := document.get("result")) is not None:
         rows["result"] = f"{result['summary'].rstrip('.')}, {result['iterations']} iterations"
-        rows["θ"] = shown_vector(result["theta"])
+        if (fitted := result.get("fit")) is None:
+            rows["θ"] = shown_vector(result["theta"])
+        else:
+            rows["result"] = f"{result['summary'].rstrip('.')}, {fitted['n_averages']} averages"
+            width = max(map(len, fitted["names"]))
+            rows["coefficients"] = f"\n{'':14}".join(
+                f"{name:{width}} {value:.6g}"
+                for name, value in zip(fitted["names"], fitted["estimate"], strict=True)
+            )
     for label, value in rows.items():
         console().print(Text.assemble((f"{label:<14}", "bold"), value), soft_wrap=True)

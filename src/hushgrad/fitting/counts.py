@@ -59,6 +59,11 @@ def count(
             f"contracts; this site's digest is {digest}."
         )
     n_rows, n_dropped, n_events = (int(v) for v in got[1 + _WORDS : len(plain)])
+    if (got[1 + _WORDS : len(plain)] < plain[1 + _WORDS :]).any():
+        raise FitError(
+            "pooled counts include those of this site, but one of rows, dropped rows and events is "
+            "smaller: a site has sent a false count. Ask the sites."
+        )
     found = from_wide(got[len(plain) :])
     width = rows.X.shape[1]
     counts = Counts(

@@ -21,7 +21,7 @@ import numpy as np
 from hushgrad.errors import FitError
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.site_sums import SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, settled
+from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise, settled
 
 MOST_STEPS = 50
 MOST_HALVINGS = 30
@@ -161,7 +161,10 @@ class _Pooling:
             sums = np.append(sums, self.local.null_loss(null))
         limbs = narrow(sums, self.exponent)
         flags = [float(vote), float(limbs is None)]
-        limbs = np.zeros(NARROW * len(sums)) if limbs is None else limbs
+        if limbs is None:
+            limbs = noise(NARROW * len(sums))
+        else:
+            self.local.tell_effective()
         got = yield from pooled(np.concatenate([flags, limbs]))
         values = from_narrow(got[2:], self.exponent)
         f = float(values[0])

@@ -14,7 +14,7 @@ sites in lockstep.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -27,18 +27,24 @@ from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow
+from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
 
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
 
-def programme(model: Model, rows: Rows) -> Generator[Vector, Vector, FitResult]:
-    """The fit of one site's rows; it yields the site's sums and is sent the pooled sums."""
+def programme(
+    model: Model, rows: Rows, watch: Callable[[float], None] | None = None
+) -> Generator[Vector, Vector, FitResult]:
+    """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
+
+    watch    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
+             method, before the sums at the point are yielded; Cox's are not known
+    """
     digest = contract_digest(contract(model))
     counts, stage = yield from count(model, rows, digest)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at)
+    local = SiteSums(model, rows, at, watch)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:
@@ -116,7 +122,7 @@ def _sandwich(
     limbs = narrow(local.meat(gamma, by_site=by_site), size)
     bad = np.array([float(limbs is None)])
     p = len(gamma)
-    limbs = np.zeros(NARROW * p * (p + 1) // 2) if limbs is None else limbs
+    limbs = noise(NARROW * p * (p + 1) // 2) if limbs is None else limbs
     got = yield from pooled(np.concatenate([bad, limbs]))
     if got[0]:
         raise FitError("the scores of a site are too large for a sandwich. Check outliers.")

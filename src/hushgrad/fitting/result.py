@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -138,14 +139,7 @@ class FitResult:
 
     def to_csv(self) -> str:
         """The coefficients as CSV, one line each, with all digits."""
-        heads = ("name", "estimate", "standard_error", "statistic", "p_value", "low", "high")
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(heads)
-        for n, name in enumerate(self.names):
-            columns = [getattr(self, head) for head in heads[1:]]
-            writer.writerow([name, *("" if c is None else repr(float(c[n])) for c in columns)])
-        return text.getvalue()
+        return coefficients_csv(vars(self))
 
     def save(self, directory: str | Path) -> Path:
         """Write `result.json` and `coefficients.csv` into a directory; gives the directory."""
@@ -153,6 +147,18 @@ class FitResult:
         write_file(directory / "result.json", strict_json(self.to_json()))
         write_file(directory / "coefficients.csv", self.to_csv())
         return directory
+
+
+def coefficients_csv(document: Mapping[str, Any]) -> str:
+    """The coefficients of `FitResult.to_json` as CSV."""
+    heads = ("name", "estimate", "standard_error", "statistic", "p_value", "low", "high")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    for n, name in enumerate(document["names"]):
+        columns = [document[head] for head in heads[1:]]
+        writer.writerow([name, *("" if c is None else repr(float(c[n])) for c in columns)])
+    return text.getvalue()
 
 
 def _number(head: str, value: float) -> str:

@@ -8,6 +8,7 @@ back to the user's units.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -78,8 +79,16 @@ class Coordinates:
 class SiteSums:
     """One site's rows in standardised coordinates."""
 
-    def __init__(self, model: Model, rows: Rows, at: Coordinates):
+    def __init__(
+        self,
+        model: Model,
+        rows: Rows,
+        at: Coordinates,
+        watch: Callable[[float], None] | None = None,
+    ):
         self.Z = at.design(rows.X)  # (n, p)
+        self._watch = watch
+        self._curvature: Vector | None = None  # (n,) of the rows at the last point
         self.weights = rows.weights
         self.offset = rows.offset
         is_linear = model.kind in ("linear", "ridge", "huber")
@@ -102,11 +111,19 @@ class SiteSums:
                 return _joined(f, g, H)
             rows = self._losses(eta + self.offset, self.y)
             curvature = self.weights * (rows.bound if bounding else rows.curvature)
+            self._curvature = curvature
             return _joined(
                 (self.weights * rows.loss).sum(),
                 self.Z.T @ (self.weights * rows.slope),
                 (self.Z * curvature[:, None]).T @ self.Z,
             )
+
+    def tell_effective(self) -> None:
+        """Tell `watch` the effective rows at the last point; Cox's are not known."""
+        if self._watch is not None and self._curvature is not None:
+            size = self._curvature * (self.Z**2).sum(axis=1)
+            largest = float(size.max())
+            self._watch(float(size.sum()) / largest if largest > 0 else 0.0)
 
     def null_loss(self, constant: float) -> float:
         """The loss of the model that has a constant alone; of Cox's, which has none, 0."""

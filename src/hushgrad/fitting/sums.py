@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from secrets import randbits
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ WIDE = 12  # limbs of a number of unknown size
 WIDE_LOW = -144  # log2 of its last bit
 MOST = 2.0**64  # a value of raw data; its square, summed over many rows, is below 2¹⁴⁴
 _ROOM = 2.0**16  # a narrow number may be so many times larger than its scale
+_NOISE = 33  # bits: 2⁹ times the size of an entry, and far below the masks of a site
 _WHOLE = 0.25  # a pooled limb is nearer than this to a whole number
 
 
@@ -47,6 +49,14 @@ def narrow(values: Vector, exponent: int) -> Vector | None:
         limbs.append(np.rint(rest / SIZE**place))
         rest = rest - limbs[-1] * SIZE**place  # exact: the digits below the limb
     return np.concatenate(limbs)
+
+
+def noise(count: int) -> Vector:
+    """Random whole numbers (count,) in place of limbs that are none, in sums that nobody uses.
+
+    Zeros would leave the numbers of the other sites alone in the sum.
+    """
+    return np.array([float(randbits(_NOISE + 1) - 2**_NOISE) for _ in range(count)])
 
 
 def from_narrow(limbs: Vector, exponent: int) -> Vector:

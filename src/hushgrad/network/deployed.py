@@ -14,12 +14,12 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.stages import LEADER, n_stages
+from hushgrad.agent.stages import n_stages
 from hushgrad.agent.vectors import Vector
 from hushgrad.errors import (
     AgentError,
@@ -56,7 +56,10 @@ from hushgrad.network.state.samples import SAMPLES, Samples
 from hushgrad.network.suspicion import JumpPolicy, check_jumped
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import Transport
-from hushgrad.network.wiring import credentials_of, hub_of, session_of, tls_of
+from hushgrad.network.wiring import credentials_of, hub_of, session_of, stages_of, tls_of
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.result import FitResult
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -103,6 +106,7 @@ class Agent:
         self._transport, self._listening = transport, listening
         self._samples: Samples | None = None
         self._rounds: Rounds | None = None
+        self._stages: Stages | None = None
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
@@ -118,6 +122,12 @@ class Agent:
         if self._rounds is not None and self._rounds.round >= 0:
             return self._rounds.machine.x.copy()
         return self._x0
+
+    @property
+    def fitted(self) -> FitResult | None:
+        """The result of a fit, once it has one."""
+        result = None if self._stages is None else self._stages.result
+        return None if result is None else replace(result, rounds=self.stats.round + 1)
 
     @property
     def _x0(self) -> Vector:
@@ -145,6 +155,8 @@ class Agent:
         status = rounds.status if rounds is not None else None
         is_missed = status is Status.DONE and tolerance is not None
         detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
+        if self._stages is not None and self._stages.error is not None:
+            detail = str(self._stages.error)
         return self._result(status or Status.STOPPED, detail, started)
 
     def _status_of(self, error: Exception) -> Status:
@@ -165,7 +177,7 @@ class Agent:
             run=self.config.run.id,
             status=status,
             detail=detail,
-            theta=self.x,
+            theta=self._theta,
             iterations=self.stats.iteration,
             rounds=self.stats.round + 1,
             incarnation=self._incarnation,
@@ -174,7 +186,15 @@ class Agent:
             stage=self.stats.stage,
             stages=self.stats.stages,
             jumps=dict(self.stats.jumps),
+            fit=None if self.fitted is None else self.fitted.to_json(),
         )
+
+    @property
+    def _theta(self) -> Vector:
+        """θ̂, or the coefficients of a fit; a fit that has not ended has none."""
+        if self.config.run.model is None:
+            return self.x
+        return np.zeros(0) if self.fitted is None else self.fitted.estimate
 
     async def __aiter__(self) -> AsyncGenerator[tuple[int, Vector]]:
         self._is_followed = True
@@ -214,7 +234,7 @@ class Agent:
                 config, session, stopping, self._transport,
                 max_wait=longest or config.max_wait, stats=self.stats,
             )  # fmt: skip
-            stages = Stages(config, objective)
+            self._stages = stages = stages_of(config, objective)
             try:
                 async with aclosing(
                     self._go(state, session, stopping, hub, stages, pairing)
@@ -226,6 +246,7 @@ class Agent:
                 raise
             finally:
                 await hub.close()
+                stages.close()
         finally:
             await asyncio.to_thread(self._pool.shutdown)
             if self._samples is not None:
@@ -246,7 +267,10 @@ class Agent:
         )
         if local_of is None:
             return
-        steps = JournaledMachine(stages.algorithm, local_of, self._x0, begins=stages.begins)
+        is_open = self.config.run.model is not None
+        steps = JournaledMachine(
+            stages.algorithm, local_of, self._x0, begins=stages.begins, is_open=is_open
+        )
         names = {j: peer.name for j, peer in session.peers.items()}
         suspicion = JumpPolicy(
             names, self.stats, state=self.config.state, max_jumps=self.config.max_jumps
@@ -276,7 +300,8 @@ class Agent:
             hub.complete = lambda: self._advance_now(hub, rounds)
         while rounds.status is None and not self._is_asked_to_stop:
             if rounds.due is not None:
-                await self._enter(hub, rounds, stages)
+                if await stages.enter(hub, rounds, self._compute):
+                    self._send_next(hub, rounds, has_ended=False)
             elif hub.failure is not None or not session.is_complete:
                 await hub.change()
             else:
@@ -292,30 +317,6 @@ class Agent:
         if rounds.status is not None:
             state.forget_mask_key()
             await self._settle(hub, session, rounds)
-
-    async def _enter(self, hub: Hub, rounds: Rounds, stages: Stages) -> None:
-        """Enter the stage that is due, at the estimate of the leader, and send its first round.
-
-        Returns early if the agent is asked to stop.
-        """
-        stage = rounds.due
-        assert stage is not None
-        start = stages.begun[stage].start if stage in stages.begun else hub.starts.of(stage)
-        if start is None and self.config.number == LEADER:
-            start = rounds.machine.x.copy()
-            if not np.isfinite(start).all():
-                raise DivergedError(
-                    f"iteration {rounds.machine.k}: the estimate with which stage {stage} ended "
-                    "is not finite. Choose a smaller stepsize."
-                )
-        if start is None:
-            await hub.change()
-            return
-        await self._compute(stages.make, stage, start)
-        if self.config.number == LEADER:  # now the start can change no more
-            hub.broadcast(hub.starts.add(stage, start))
-        await self._compute(rounds.enter, start)
-        self._send_next(hub, rounds, has_ended=False)
 
     def _advance_now(self, hub: Hub, rounds: Rounds) -> None:
         """Compute a round as soon as its last message is here; only if nobody iterates."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from hushgrad.network.state.journal import BEGUN
 from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
 
 log = logging.getLogger("hushgrad.agent")
+
+MASKS_OVER_ENTRY = 16.0  # of a fit; honest entries are 10⁴ times smaller, and rarely 100 times
 
 
 def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: bool) -> None:
@@ -66,6 +69,37 @@ def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Ve
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
 
 
+def check_average(
+    config: AgentConfig,
+    objective: Objective,
+    stage: int,
+    effective: float | None,
+    largest: float = 0.0,
+) -> None:
+    """Refuse an average of a fit that would tell too much about the rows.
+
+    A fit takes as many Newton steps as it needs, and any participant can steer them with false
+    sums: to more steps, and to points at which few rows are effective or the sums are huge.
+
+    largest    entry of the site's vector
+    """
+    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+    size = 0.0 if setting.sizes is None else setting.sizes.linear
+    if MASKS_OVER_ENTRY * largest > size and "gradient" not in config.accept_exposure:
+        raise ExposureError(
+            f"{config.name} sends nothing of stage {stage + 1}: masks must be {MASKS_OVER_ENTRY:g} "
+            f"times as large as the vector, but an entry of this site is {largest:.2g} and masks "
+            f"have {size:.2g}. A participant may have steered the fit, or a row stands out. Look "
+            "for outliers."
+        )
+    if "sums" in config.accept_exposure:
+        return
+    told = count_revealed(setting, _honest_rows(config, setting, objective, effective))
+    objection = told and replace(told, stages=stage).objection()
+    if objection:
+        raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
+
+
 def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
     """The public facts of the run."""
     algorithm, sizes = run.algorithm, None
@@ -79,6 +113,8 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
         stages=len(run.lengths),
         sizes=sizes,
         is_seeded=run.seed is not None,
+        coefficients=0 if run.model is None else len(run.model.names),
+        is_stepwise=run.model is not None and run.model.kind in ("huber", "cox"),
     )
 
 

@@ -38,11 +38,13 @@ class JournaledMachine:
         x0: Vector,
         *,
         begins: tuple[int, ...] = (0,),
+        is_open: bool = False,
     ):
         """`local_of` gives the agent's part of the network in a stage; stage s begins with
-        iteration begins[s].
+        iteration begins[s]. `is_open`: the run may end after any stage.
         """
         self._algorithm, self._local_of, self.begins = algorithm, local_of, begins
+        self._is_open = is_open
         self._replayed: deque[Vector] = deque()  # gradients from the journal, for the rerun
         self._gradients: list[Vector] = []  # evaluated since the last `record`
         self._n_past = 0  # gradients from steps before the present one, whose state includes them
@@ -107,7 +109,8 @@ class JournaledMachine:
     def _facts(self) -> Mapping[str, Any]:
         """The stage, in a run of several."""
         n = len(self.begins)
-        return {"stage": self.stage, "stages": n} if n > 1 else {}
+        opened = {"is_open": True} if self._is_open else {}
+        return {"stage": self.stage, "stages": n, **opened} if n > 1 else {}
 
     def final(self, facts: dict[str, Any], blob: bytes) -> Section:
         """The section that ends a run."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hushgrad.algorithms.base import Masked
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
+from hushgrad.network.objective.objectives import ObjectiveSpec
 
 if TYPE_CHECKING:
     from hushgrad.masks import Sizes
@@ -28,6 +29,8 @@ def missing(config: AgentConfig) -> str | None:
         return 'messages tell more than a masked statistic. Use design = "recommended"'
     if run.seed is not None:
         return "a seed is no secret, so the masks are none. Leave seed out"
+    if kind == "fit":
+        return "a fit declares no bound of its rows, so μ of its masks is not known"
     if kind == "function":
         return "nothing is known about the rows of a function. Use a kind of objective"
     if run.row_norm is None:
@@ -43,6 +46,7 @@ def row_bound(config: AgentConfig) -> RowBound:
     from hushgrad import theory
 
     run, spec = config.run, config.objective
+    assert isinstance(spec, ObjectiveSpec)  # `missing` has said that a fit has no bound
     norm, target = run.row_norm or 0.0, run.row_target or 0.0
     if spec.kind == "logistic":
         return theory.logistic_row(norm)

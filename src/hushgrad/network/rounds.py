@@ -143,9 +143,11 @@ class Rounds:
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
         consumed = b"".join([inbox[j].digest for j in self._peers])
         inbox.clear()  # frees the memory of long messages before the next ones are made
-        if has_ended and (self._must_stop or machine.k == self._run.iterations):
-            self._finish(consumed)
-        elif has_ended and machine.k == self._end_of_stage():
+        is_over = has_ended and machine.k == self._end_of_stage()
+        is_last = self._is_last_stage and self._run.model is None  # a fit ends when it knows enough
+        if (has_ended and self._must_stop) or (is_over and is_last):
+            self._finish(consumed, Status.CONVERGED if self._must_stop else Status.DONE)
+        elif is_over:
             self.due, self._consumed = self.stage + 1, consumed
         else:
             if has_ended:
@@ -153,9 +155,9 @@ class Rounds:
             self._commit(consumed, is_new=has_ended)
         return has_ended
 
-    def _end_of_stage(self) -> int | None:
-        """The iteration with which the next stage begins; None in the last stage."""
-        return None if self._is_last_stage else self.steps.begins[self.stage + 1]
+    def _end_of_stage(self) -> int:
+        """The iteration with which the next stage begins, or the run ends."""
+        return self._run.iterations if self._is_last_stage else self.steps.begins[self.stage + 1]
 
     def enter(self, start: NDArray[np.float64]) -> None:
         """Enter the stage that is due, from its start."""
@@ -163,6 +165,11 @@ class Rounds:
         self.steps.enter(self.due, start)
         self.due = None
         self._commit(self._consumed, is_new=True)
+
+    def end(self, status: Status) -> None:
+        """End the run instead of entering the stage that is due."""
+        self._finish(self._consumed, status)
+        self.due = None
 
     def _stands_still(self, before: NDArray[np.float64]) -> bool:
         """Whether ‖x^{k+1} − x^k‖_∞ ≤ tolerance · λ^k.
@@ -213,8 +220,7 @@ class Rounds:
             self._state.append(section)
         self._stats.commit_seconds.add(perf_counter() - started)
 
-    def _finish(self, consumed: bytes) -> None:
-        status = Status.CONVERGED if self._must_stop else Status.DONE
+    def _finish(self, consumed: bytes, status: Status) -> None:
         self._state.begin(self.steps.final({"status": str(status)}, consumed))
         self.status = status
 

@@ -11,13 +11,14 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.local import Local
 from hushgrad.agent.stages import (
+    LEADER,
     Statistic,
     covering,
     from_start,
@@ -27,7 +28,15 @@ from hushgrad.agent.stages import (
     within_stage,
 )
 from hushgrad.algorithms.base import Algorithm, Masked, Private
-from hushgrad.errors import AgentError, AlgorithmError, ConfigError, ProblemError, StateError
+from hushgrad.errors import (
+    AgentError,
+    AlgorithmError,
+    ConfigError,
+    DivergedError,
+    FitError,
+    ProblemError,
+    StateError,
+)
 from hushgrad.network.agreement import Agreement, agree
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.exposure import check_stage
@@ -35,13 +44,18 @@ from hushgrad.network.introduction import draws_of, introduce, local_agent
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import Begun, read_stages, write_stage
 from hushgrad.network.transport.hub import Hub
 
+if TYPE_CHECKING:
+    from hushgrad.fitting.result import FitResult
+
 log = logging.getLogger("hushgrad.agent")
 
 type Vector = NDArray[np.float64]
+type Compute = Callable[..., Awaitable[Any]]  # calls a function in a thread
 
 MOST_DIM = 8192  # a statistic has d × d numbers: half a gigabyte
 
@@ -68,6 +82,22 @@ class Stages:
         self.begins = (0, *accumulate(self.lengths[:-1]))
         self.begun = read_stages(config.state) if self.lengths else {}
         self.agreement = Agreement()
+
+    @property
+    def result(self) -> FitResult | None:
+        """The result of a fit that has ended with one."""
+        return None
+
+    @property
+    def error(self) -> FitError | None:
+        """The reason for which a fit has ended without a result."""
+        return None
+
+    def recall(self, state: StateDirectory) -> None:
+        """Read more than the stages from the state directory; a fit reads its pooled sums."""
+
+    def close(self) -> None:
+        """Let go of the files that `recall` opened."""
 
     @property
     def algorithm(self) -> Algorithm:
@@ -140,7 +170,7 @@ class Stages:
             if self.agreement.lacks_key:
                 raise _no_key(config)
             if stage:
-                check_stage(config, self._objective, stage, start)
+                self._check(stage, start)
             try:
                 masked = self._masked(stage, start, own)
             except AlgorithmError as error:
@@ -150,11 +180,44 @@ class Stages:
             self.begun[stage] = begun
             self.begun.pop(stage - 2, None)
             log.info(
-                "stage %d of %d, iterations %d to %d", stage + 1, len(self.lengths),
+                "stage %d of %s, iterations %d to %d", stage + 1, self._most,
                 self.begins[stage], self.begins[stage] + self.lengths[stage],
                 extra={"event": "stage"},
             )  # fmt: skip
         return self.begun[stage]
+
+    @property
+    def _most(self) -> str:
+        """The number of stages in words."""
+        return str(len(self.lengths))
+
+    def _check(self, stage: int, start: Vector) -> None:
+        """Refuse to enter a stage that would tell too much."""
+        check_stage(self.config, self._objective, stage, start)
+
+    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
+        """Enter the stage that is due, at the estimate of the leader.
+
+        False: the estimate is not here yet, but something else may have happened.
+        """
+        stage = rounds.due
+        assert stage is not None
+        start = self.begun[stage].start if stage in self.begun else hub.starts.of(stage)
+        if start is None and self.config.number == LEADER:
+            start = rounds.machine.x.copy()
+            if not np.isfinite(start).all():
+                raise DivergedError(
+                    f"iteration {rounds.machine.k}: the estimate with which stage {stage} ended "
+                    "is not finite. Choose a smaller stepsize."
+                )
+        if start is None:
+            await hub.change()
+            return False
+        await compute(self.make, stage, start)
+        if self.config.number == LEADER:  # now the start can change no more
+            hub.broadcast(hub.starts.add(stage, start))
+        await compute(rounds.enter, start)
+        return True
 
     def gradient(self, stage: int) -> Callable[[Any], Any]:
         """The gradient that the step machine of a stage asks for."""
@@ -176,13 +239,14 @@ async def prepare_stages(
     pairing: Pairing | None,
     x0: Vector,
     is_over: Callable[[], bool],
-    compute: Callable[..., Awaitable[Any]],
+    compute: Compute,
 ) -> Callable[[int], Local] | None:
     """Agree with the other agents; returns this agent's part of the network, by stage.
 
     `compute` calls a function in a thread. None: `is_over` became true before.
     """
     config = stages.config
+    await compute(stages.recall, state)
     known = links = state.links
     if links is None:
         hub.start()
@@ -204,7 +268,7 @@ async def prepare_stages(
     if own is not None:
         await compute(stages.make, 0, x0, own)
     for stage, begun in stages.begun.items():
-        if stage:
+        if stage and hub.starts.most:
             hub.starts.add(stage, begun.start)
 
     def local_of(stage: int) -> Local:

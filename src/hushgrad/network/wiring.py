@@ -1,4 +1,4 @@
-"""How a deployed agent is wired: its session, its credentials and its hub, from its configuration.
+"""How a deployed agent is wired: its session, credentials, hub and stages, from its configuration.
 
 deployed.py calls these functions once at every start.
 """
@@ -11,11 +11,13 @@ from hushgrad.agent.weights import Ends
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.keys.masking import announcements_of, mask_tokens_of
+from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stages import Starts
 from hushgrad.network.protocol.stopping import Stopping
+from hushgrad.network.staging import Stages
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import TLS, Transport
 
@@ -31,6 +33,15 @@ def session_of(config: AgentConfig, incarnation: int) -> tuple[Session, Stopping
     peers = {n.number: Peer(n.number, n.name, n.direction, n.two_hop) for n in config.neighbours}
     stopping = Stopping(_diameter(config.run))
     return Session(me, peers, stopping.n_bytes), stopping
+
+
+def stages_of(config: AgentConfig, objective: Objective) -> Stages:
+    """The stages of an agent: of its fit, or of its objective."""
+    if config.run.model is None:
+        return Stages(config, objective)
+    from hushgrad.network.programme import Programme  # an agent without a fit saves the memory
+
+    return Programme(config, objective)
 
 
 def credentials_of(config: AgentConfig) -> Credentials:
@@ -70,7 +81,7 @@ def hub_of(
         stats=stats,
         mask_tokens=mask_tokens_of(config),
         announcements=announcements_of(config),
-        starts=Starts(config.number, run.dim, len(run.lengths)),
+        starts=Starts(config.number, run.dim, len(run.lengths), are_told=run.model is None),
     )
 
 

@@ -6,7 +6,6 @@ run of `hg.Consensus` with masks of its own, and every site goes on with its own
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ import numpy as np
 
 from hushgrad.algorithms.consensus import MASKS, Consensus
 from hushgrad.errors import InputError, ModelError, ProblemError, RiskWarning
+from hushgrad.fitting.averages import rounds_of_average
 from hushgrad.fitting.contracts import check_contracts, contract
 from hushgrad.fitting.lockstep import add, drive
 from hushgrad.fitting.model import Model
@@ -30,9 +30,6 @@ from hushgrad.mixing import Network
 from hushgrad.problems import average
 from hushgrad.simulate.run import run
 from hushgrad.theory.revealed import MOST_SHARE
-
-_OFF = 0.05  # of a whole number: what a settled average may leave of masks
-_REACH = 8.0  # standard deviations that no entry of a mask exceeds
 
 type Columns = Mapping[str, Any]  # name → array or list, (rows,)
 
@@ -139,9 +136,7 @@ class _Averages:
         self.count = 0
         kind = "chebyshev" if network.is_symmetric else "none"
         self.algorithm = Consensus(acceleration=kind, masks=masks, scale=SIZE).on(network)
-        m = network.n_agents
-        size = SIZE * (1 + _REACH * masks.linear * math.sqrt(masks.n_partners)) * math.sqrt(m)
-        self.each = self.algorithm.rounds(network.eta, _OFF / (m * size))
+        self.each = rounds_of_average(self.algorithm, network.n_agents, network.eta)
 
     def pool(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
         """Each site's own result of the sum of all vectors."""

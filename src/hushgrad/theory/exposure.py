@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.masks import MOST_QUADRATIC, Sizes, ZeroSum
+from hushgrad.theory.pooled import EXPECTED_STEPS, Pooled
 from hushgrad.theory.revealed import Revealed
 
 # the names by which a weakness is accepted, in the order of the judgement
@@ -64,6 +65,8 @@ class Setting:
     stages: int  # that really run; 0: the agents compute with f_i itself
     sizes: Sizes | None  # of the masks in the units of θ; None: the algorithm takes no masks
     is_seeded: bool = False  # secrets come from a seed; a simulation has none to keep
+    coefficients: int = 0  # of a fit, whose stages are averages; 0: there is no fit
+    is_stepwise: bool = False  # two Hessians of the fit may differ by single rows: Huber, Cox
 
     @property
     def masks(self) -> ZeroSum | None:
@@ -135,6 +138,11 @@ def check_accepted(names: object) -> frozenset[str]:
 
 def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
     """The count of what stages reveal about the effective honest rows; None without stages."""
+    if setting.coefficients:
+        steps = 1 if setting.is_quadratic else EXPECTED_STEPS
+        return Pooled(
+            dim=setting.coefficients, stages=steps, rows=rows, is_quadratic=setting.is_quadratic
+        )
     if not setting.stages or not setting.has_curvature:
         return None
     return Revealed(
@@ -310,6 +318,12 @@ def _degree(setting: Setting, own: OwnNumbers) -> Answer:
 
 def _sums(setting: Setting, own: OwnNumbers) -> Answer:
     told = count_revealed(setting, own.rows)
+    if setting.is_stepwise:
+        return False, (
+            "two sums of a fit must not differ by single rows, but Huber's and Cox's Hessians have "
+            "steps: a row that crosses delta, or leaves the rows at risk, is the difference of two "
+            "averages. Use another kind of model."
+        )
     if told is None:
         if not setting.has_curvature:
             return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hushgrad as hg
 from hushgrad.cli.new import AGENT_EXAMPLE
 from hushgrad.errors import ConfigError
-from hushgrad.network.config import file as agentfile
+from hushgrad.network.config import tables as agentfile
 from hushgrad.network.config.file import load_config, parse_config, write_config
 from hushgrad.network.config.model import AgentConfig, Neighbour, RunConfig, parse_address
 from hushgrad.network.objective.objectives import Standardise
@@ -246,7 +246,7 @@ def test_every_field_of_a_config_has_a_key_in_the_file():
     in_run = set(inspect.signature(agentfile.run).parameters)
     not_keys = {"run", "neighbours", "partners", "objective", "log"}
     assert {f.name for f in fields(AgentConfig)} - not_keys <= in_agent
-    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0", "stages"} == in_run
+    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0", "stages", "model"} == in_run
     in_neighbour = set(inspect.signature(agentfile.neighbour).parameters)
     assert {f.name for f in fields(Neighbour)} == in_neighbour
 
@@ -259,6 +259,7 @@ def test_every_key_is_in_the_documentation():
         "[[neighbour]]": [agentfile.neighbour],
         "[[partner]]": [agentfile.partner],
         "[run]": [agentfile.run],
+        "[fit]": [agentfile.fit],
     }
     for table, builders in tables.items():
         section = docs.partition(f"### `{table}`")[2].partition("\n### ")[0]

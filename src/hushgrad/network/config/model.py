@@ -10,11 +10,15 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hushgrad.agent.stages import stage_lengths
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.network.objective.objectives import ObjectiveSpec
+
+if TYPE_CHECKING:  # an agent without a fit saves the memory
+    from hushgrad.fitting.model import Model
+    from hushgrad.network.objective.fits import FitSpec
 
 type Address = tuple[str, int]  # host, port
 type Direction = Literal["both", "in", "out"]
@@ -75,12 +79,15 @@ class RunConfig:
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
     row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
     row_target: float | None = None  # the same of |y|
+    model: Model | None = None  # of a fit, whose stages are averages
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The iterations of each stage; none if the agents compute with f_i itself."""
         if not self.stages:
             return ()
+        if self.model is not None:  # as many averages at most; the fit may end after any
+            return (self.iterations // self.stages,) * self.stages
         curvature = getattr(self.algorithm, "curvature", "newton")
         return stage_lengths(self.iterations, self.stages, curvature)
 
@@ -103,7 +110,7 @@ class AgentConfig:
     result: Path  # without suffix: .json and .npz are written
     run: RunConfig
     neighbours: tuple[Neighbour, ...]
-    objective: ObjectiveSpec
+    objective: ObjectiveSpec | FitSpec
     listen: Address | None = None
     partners: tuple[Partner, ...] = ()
     durability: Durability = "power"

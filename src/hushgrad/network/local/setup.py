@@ -27,8 +27,9 @@ from hushgrad.exchange import Links
 from hushgrad.files.atomic import replace_file
 from hushgrad.graphs import Graph
 from hushgrad.mixing import Network
-from hushgrad.network.config.file import TRUSTED, write_config
+from hushgrad.network.config.file import write_config
 from hushgrad.network.config.model import Address, AgentConfig
+from hushgrad.network.config.tables import TRUSTED
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.objective.pytree_file import write_data
 from hushgrad.problems import Problem

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,6 +37,10 @@ from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
 from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.rows import Rows as FitRows
+    from hushgrad.network.objective.fits import FitSpec
 
 type ObjectiveKind = Literal[
     "least_squares", "ridge", "logistic", "huber", "rendezvous", "average", "function"
@@ -108,6 +112,7 @@ class Objective:
     effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
+    fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -130,13 +135,15 @@ class Objective:
 
 
 def load_objective(
-    spec: ObjectiveSpec | Gradient, dim: int, *, hessian: Gradient | None = None
+    spec: ObjectiveSpec | FitSpec | Gradient, dim: int, *, hessian: Gradient | None = None
 ) -> Objective:
     """Read the data of a spec and make its objective; a callable is a gradient already.
 
     `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
     """
     if not callable(spec):
+        if not isinstance(spec, ObjectiveSpec):
+            return _of_fit(spec, dim)
         return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
     name = getattr(spec, "__name__", type(spec).__name__)
     newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
@@ -149,6 +156,29 @@ def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
     if spec.kind in ("rendezvous", "average"):
         return _distance(spec, dim, 2.0 if spec.kind == "rendezvous" else 1.0)
     return _regression(spec, dim)
+
+
+def _of_fit(spec: FitSpec, dim: int) -> Objective:
+    """The rows of a fit; its programme (network/programme.py) makes vectors of them."""
+    from hushgrad.network.objective.fits import effective_rows
+
+    rows = spec.read()
+    n = len(rows.y)
+    dropped = f" ({rows.n_dropped} dropped)" if rows.n_dropped else ""
+    return Objective(
+        dim,
+        _no_gradient,
+        f"{spec.model.kind} fit on {spec.file.name}: {n} rows{dropped}, "
+        f"{len(spec.model.names)} coefficients",
+        n_rows=n,
+        effective_lengths=effective_rows(rows),
+        is_quadratic=spec.is_quadratic,
+        fit_rows=rows,
+    )
+
+
+def _no_gradient(_: Vector) -> Vector:
+    raise ProblemError("a fit is a programme of sums and has no gradient.")
 
 
 def _regression(spec: ObjectiveSpec, dim: int) -> Objective:

@@ -1,4 +1,4 @@
-"""The command `hushgrad agent`: it runs the agent of a file and writes its result.
+"""The commands `hushgrad agent` and `hushgrad fit`: they run an agent and write its result.
 
 The package's `__main__` calls it without the parser of all other commands, to save memory.
 """
@@ -65,17 +65,27 @@ def run_agent(
     quiet: bool = False,
     is_supervised: bool = False,
     listen_fd: int | None = None,
+    is_fit: bool = False,
 ) -> int:
-    """Run the agent of a file and print its result; returns the exit code."""
+    """Run the agent of a file and print its result; returns the exit code.
+
+    `is_fit`: the file must have [fit].
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the terminal may have no θ
     # an overflow ends the run with a status of its own, so a warning would say it twice
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"hushgrad\.")
     config = load_config(file)
+    if is_fit and config.run.model is None:
+        raise InputError(
+            f"'{file}' has no table [fit]. Write one in place of [objective] and [algorithm], or "
+            f"minimise the objective by: hushgrad agent {file}"
+        )
     if quiet:
         config = replace(config, log=replace(config.log, level="error"))
     is_live = not (quiet or is_supervised) and config.log.format == "text"
-    result = _run(config, _inherited(listen_fd), is_live=is_live, is_supervised=is_supervised)
+    agent = Agent(config, listening=_inherited(listen_fd))
+    result = asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
     files = _write(config, result)
     exit_code = result.exit_code if files else result.exit_code or FAILED
     if is_supervised:
@@ -86,16 +96,14 @@ def run_agent(
         sys.stdout.flush()
     else:
         print(result.summary)
-        print(
-            f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
-            f"θ = {shown_vector(result.theta.tolist())}"
-        )
+        print(_told(result, agent))
     if quiet or config.log.format == "json":
         return exit_code
     if files:
         note(f"wrote {' and '.join(files)}.")
     if result.is_resumable:
-        note(f"the state is kept in {config.state}. To continue: hushgrad agent {file}")
+        command = "agent" if config.run.model is None else "fit"
+        note(f"the state is kept in {config.state}. To continue: hushgrad {command} {file}")
     elif result.exit_code == FAILED:
         note(f"the state is kept in {config.state}.")
     return exit_code
@@ -123,12 +131,16 @@ def _inherited(listen_fd: int | None) -> socket.socket | None:
         ) from None
 
 
-def _run(
-    config: AgentConfig, listening: socket.socket | None, *, is_live: bool, is_supervised: bool
-) -> AgentResult:
-    """Run the agent in an event loop of its own."""
-    agent = Agent(config, listening=listening)
-    return asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
+def _told(result: AgentResult, agent: Agent) -> str:
+    """The numbers of a result: θ, or the whole table of a fit."""
+    if agent.fitted is not None:
+        return f"{result.rounds} rounds, {result.seconds:.1f} s\n\n{agent.fitted.table()}".rstrip()
+    if agent.config.run.model is not None:
+        return f"in stage {result.stage} of at most {result.stages}: there is no table yet"
+    return (
+        f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
+        f"θ = {shown_vector(result.theta.tolist())}"
+    )
 
 
 async def _watched(agent: Agent, *, is_live: bool, is_supervised: bool) -> AgentResult:
@@ -204,7 +216,9 @@ class StatusLine:
         connected = sum(stats.connected.values())
         parts = [
             config.name,
-            f"iteration {stats.iteration} of {config.run.iterations}",
+            f"iteration {stats.iteration} of {config.run.iterations}"
+            if config.run.model is None
+            else f"stage {stats.stage} of at most {stats.stages}",
             f"round {max(stats.round, 0)}",
             f"{self._rate:.0f} rounds/s",
             f"peers {connected}/{len(config.neighbours)}",

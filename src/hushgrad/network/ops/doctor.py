@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hushgrad.errors import AgentError, HushgradError, StateError
+from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.network.config.model import Address, AgentConfig, Neighbour, Partner
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.objective.objectives import Objective, load_objective
@@ -72,6 +73,8 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
             continue
         known[one.name] = certificate
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
+    if config.run.model is not None:
+        yield Check("contract", True, contract_digest(contract(config.run.model)))
     data, objective = _data(config)
     yield data
     for found in verdicts(config, objective):
@@ -115,6 +118,8 @@ def _data(config: AgentConfig) -> tuple[Check, Objective | None]:
     try:
         objective = load_objective(config.objective, run.dim)
         check_stages(run, objective)
+        if objective.fit_rows is not None:
+            return Check("objective", True, objective.describe), objective
         start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
         objective.gradient(start)
     except HushgradError as error:

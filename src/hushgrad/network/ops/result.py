@@ -1,8 +1,8 @@
 """The result of one agent's run: its status, its exit code, its files.
 
 `hushgrad agent` writes a result, and users read it by `read_result`. A result is two files,
-NAME.json and NAME.npz. Each file is replaced atomically, so a reader never sees half of one. The
-JSON is written last: if it is there, the numbers are there.
+NAME.json and NAME.npz; a fit has `coefficients.csv` beside them. Each file is replaced atomically,
+so a reader never sees half of one. The JSON is written last: if it is there, the numbers are there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
-from hushgrad.files.strict_json import parse_json
+from hushgrad.files.strict_json import parse_json, plain
 
+COEFFICIENTS = "coefficients.csv"  # beside the result of a fit
 _PIECE = 4096  # numbers of θ in one piece of JSON
 
 
@@ -68,6 +69,7 @@ class AgentResult:
     stage: int = 0  # that the agent has reached, from 1 on
     stages: int = 0  # of the run; 0: it has none
     jumps: Mapping[str, int] = field(default_factory=dict[str, int])  # by peer; this incarnation
+    fit: Mapping[str, Any] | None = None  # `FitResult.to_json` of a fit that has ended well
 
     @property
     def is_done(self) -> bool:
@@ -108,6 +110,7 @@ class AgentResult:
             "stage": self.stage,
             "stages": self.stages,
             "jumps": dict(self.jumps),
+            **({} if self.fit is None else {"fit": plain(self.fit)}),
         }
 
 
@@ -120,17 +123,24 @@ def result_files(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")
 
 
-def write_result(path: Path, result: AgentResult) -> tuple[Path, Path]:
-    """Write both files of a result."""
+def write_result(path: Path, result: AgentResult) -> list[Path]:
+    """Write the files of a result."""
     in_json, in_npz = result_files(path)
+    files = [in_json, in_npz]
 
     def write_json(file: IO[bytes]) -> None:
         for piece in json_pieces(result):
             file.write(piece.encode())
 
     replace_file(in_npz, lambda file: np.savez(file, theta=result.theta))
+    if result.fit is not None:
+        from hushgrad.fitting.result import coefficients_csv
+
+        table = coefficients_csv(result.fit)
+        files.append(path.with_name(COEFFICIENTS))
+        replace_file(files[-1], lambda file: file.write(table.encode()))
     replace_file(in_json, write_json)
-    return in_json, in_npz
+    return files
 
 
 def json_pieces(result: AgentResult, more: Mapping[str, Any] | None = None) -> Iterator[str]:

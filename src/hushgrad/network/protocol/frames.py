@@ -43,6 +43,7 @@ VERSION = 5  # 5: smaller quadratic masks; ends of other sizes would not cancel
 HEADER = struct.Struct("<4sBBHQQQ")
 _HEADER_SIZE = HEADER.size
 _FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
+MOST_HELLO = 61_440  # bytes; a HELLO names every value of a contract
 MOST_EXCHANGES = 8  # exchanges in one round; no algorithm of the library has more than 3
 
 type Bytes = bytes | memoryview
@@ -174,7 +175,7 @@ def limits(
 ) -> Mapping[FrameKind, int]:
     """The longest body of each kind, in bytes."""
     return {
-        FrameKind.HELLO: 16_384,
+        FrameKind.HELLO: MOST_HELLO,
         FrameKind.ROW: 1 << 20,
         FrameKind.DATA: stop_bytes + 8 * MOST_EXCHANGES * dim,
         FrameKind.HEARTBEAT: 0,

@@ -171,26 +171,47 @@ def public_parts(run: RunConfig) -> dict[str, str]:
     """The run's public configuration, entry by entry.
 
     The seed is not public. The start is public in a run of several stages, since all agents make
-    their models at one point.
+    their models at one point. Of a fit, every value that the sites declare is an entry.
     """
     lengths = run.lengths
-    staged = {"stages": repr(lengths), "scale": repr(run.scale)} if lengths else {}
-    if len(lengths) > 1:
-        start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
-        staged["start"] = sha256((start + 0.0).tobytes()).hexdigest()[:16]
+    names = [
+        "dim", "n_agents", "iterations", "tolerance", "diameter", "mixing", "max_degree",
+        "eta", "n_links", "honest_rows",
+    ]  # fmt: skip
+    declared, staged = dict[str, str](), dict[str, str]()
+    if run.model is not None:
+        from hushgrad.fitting.contracts import contract, contract_digest
+
+        document = contract(run.model)
+        names.remove("dim")  # it follows from the model
+        declared = _contract_parts(document)
+        staged = {"contract": contract_digest(document)}
+    elif lengths:
+        staged = {"stages": repr(lengths), "scale": repr(run.scale)}
+        if len(lengths) > 1:
+            start = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+            staged["start"] = sha256((start + 0.0).tobytes()).hexdigest()[:16]
     return {
+        **declared,
         "run": run.id,
         "algorithm": describe(run.algorithm),
         "draws": _draws(run),
-        **{
-            name: repr(getattr(run, name))
-            for name in (
-                "dim", "n_agents", "iterations", "tolerance", "diameter", "mixing", "max_degree",
-                "eta", "n_links", "honest_rows",
-            )
-        },
+        **{name: repr(getattr(run, name)) for name in names},
         **staged,
-    }  # fmt: skip
+    }
+
+
+def _contract_parts(document: Any, name: str = "model") -> dict[str, str]:
+    """Every value of a contract by its place, such as `model.columns[1]`."""
+    if isinstance(document, Mapping):
+        inside = [(f"{name}.{key}", value) for key, value in document.items()]
+    elif isinstance(document, list):
+        inside = [(f"{name}[{n}]", value) for n, value in enumerate(document)]
+    else:
+        return {name: repr(document)}
+    return {
+        key: text for part, value in inside for key, text in _contract_parts(value, part).items()
+    }
 
 
 def _draws(run: RunConfig) -> str:

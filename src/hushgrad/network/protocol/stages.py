@@ -31,10 +31,12 @@ _FLOAT = np.dtype("<f8")
 class Starts:
     """The starts of stages that one agent knows."""
 
-    def __init__(self, number: int, dim: int, n_stages: int):
-        self.number, self._dim, self._n_stages = number, dim, n_stages
+    def __init__(self, number: int, dim: int, n_stages: int, *, are_told: bool = True):
+        """`are_told`: agent 0 tells the starts. Otherwise every agent computes them by itself."""
+        self.number, self._dim, self._n_stages = number, dim, n_stages if are_told else 0
+        self.are_many = n_stages > 1  # an agent may end because of a stage
         self._known: dict[int, tuple[Vector, str]] = {}  # by stage, with the neighbour that told it
-        self.most = max(n_stages - 1, 0)  # stages whose start travels
+        self.most = max(self._n_stages - 1, 0)  # stages whose start travels
 
     def of(self, stage: int) -> Vector | None:
         """The start of a stage, if it is here."""

@@ -59,7 +59,7 @@ class StateDirectory:
     ):
         self.path, self._run = path, run
         self._sync = durability == "power"
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self._sync:
@@ -79,7 +79,7 @@ class StateDirectory:
             self.secret = self._read_secret()
             self._begun = path / BEGUN
             for n in (0, 1):
-                self._slots.append(_Slot(path / f"slot-{n}", sync=self._sync))
+                self._slots.append(self.open(f"slot-{n}"))
             self._slot = self._slots[1]  # the newer slot
         except BaseException:
             self.close()
@@ -155,6 +155,10 @@ class StateDirectory:
         """Keep the facts that the neighbours have told about their links."""
         _write(self.path / "links.json", json.dumps(links).encode())
 
+    def open(self, name: str) -> Slot:
+        """A file of sections in this directory."""
+        return Slot(self.path / name, sync=self._sync)
+
     # ---- journal
 
     def read(self) -> list[list[Section]]:
@@ -202,8 +206,8 @@ def _lock_alone(lock: int) -> bool:
     return False
 
 
-class _Slot:
-    """One file of the journal.
+class Slot:
+    """One file of sections, such as the journal has two.
 
     Sections overwrite old ones in place. So most writes need no new blocks, and a sync need not
     change the size of the file.

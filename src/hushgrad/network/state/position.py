@@ -31,6 +31,7 @@ class Position:
     is_settled: bool  # the agent and all its neighbours have finished
     stage: int = 0  # the present one, from 1 on; 0 in a run of one stage or none
     stages: int = 0  # of the run
+    is_open: bool = False  # the run of a fit, which may end after any stage
 
     @property
     def summary(self) -> str:
@@ -38,11 +39,13 @@ class Position:
         if self.status is not None:
             serves = self.is_running and not self.is_settled
             rest = "; it still serves neighbours that are not finished" if serves else ""
-            return f"{self.status} after {self.iteration} iterations{rest}"
+            after = f"{self.stage} stages" if self.is_open else f"{self.iteration} iterations"
+            return f"{self.status} after {after}{rest}"
         if self.round is None:
             where = "before its first round"
         else:
-            stage = f"stage {self.stage} of {self.stages}, " if self.stages else ""
+            most = "at most " if self.is_open else ""
+            stage = f"stage {self.stage} of {most}{self.stages}, " if self.stages else ""
             where = f"in {stage}iteration {self.iteration}, round {self.round}"
         return f"{'runs' if self.is_running else 'stopped'}, {where}"
 
@@ -82,7 +85,8 @@ def _position(sections: list[Section] | None) -> dict[str, Any]:
     head, last = sections[0], sections[-1]
     n_stages = int(head.facts.get("stages", 0))
     stage = int(head.facts.get("stage", 0)) + 1 if n_stages else 0
-    stages = {"stage": stage, "stages": n_stages}
+    is_open = bool(head.facts.get("is_open"))
+    stages = {"stage": stage, "stages": n_stages, "is_open": is_open}
     if head.facts.get("is_final"):
         return {
             "iteration": head.k,

@@ -132,7 +132,7 @@ class Dispatch:
             self._station.fail(DiameterError(text))
         elif reason == MASKS and self._mask_tokens.most:
             self._station.fail(MaskError(text))
-        elif reason == STAGE and self._starts.most:
+        elif reason == STAGE and self._starts.are_many:
             self._station.fail(StageError(text))
 
     # ---- the kinds of frames

@@ -1,0 +1,60 @@
+"""`hushgrad fit`: one site of a fit, from its rows to the table of coefficients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgrad.cli.options import Format, OutputFormat, Quiet
+
+EPILOG = """
+[bold]Examples[/bold]
+
+hushgrad contract model.toml
+
+hushgrad doctor agent.toml
+
+hushgrad fit agent.toml
+
+Exit codes: 0 done, 1 failed (the fit has no result, and the reason is named), 2 bad input, 3 a
+neighbour was lost, 4 refused (other rows than at the start, sums that differ, a stale copy), 130
+stopped by a signal. After 3 and 130 the same command continues the fit.
+"""
+
+
+def fit(
+    file: Annotated[Path, typer.Argument(metavar="AGENT", help="The agent's file, with [fit].")],
+    output: OutputFormat = Format.TEXT,
+    quiet: Quiet = False,
+    supervised: Annotated[
+        bool,
+        typer.Option(
+            "--supervised",
+            help="For a program that starts agents: progress as JSON lines on stdout, and stop "
+            "when stdin ends.",
+        ),
+    ] = False,
+    listen_fd: Annotated[
+        int | None,
+        typer.Option(min=3, metavar="FD", help="Listen on this inherited socket."),
+    ] = None,
+) -> None:
+    """Fit one regression to the rows of all sites: every site runs this command with its own rows.
+
+    The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
+    rows would give. It is printed, and written beside the state: result.json, coefficients.csv.
+    """
+    from hushgrad.network.ops.command import run_agent
+
+    raise typer.Exit(
+        run_agent(
+            file,
+            is_json=output is Format.JSON,
+            quiet=quiet,
+            is_supervised=supervised,
+            listen_fd=listen_fd,
+            is_fit=True,
+        )
+    )

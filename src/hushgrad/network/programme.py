@@ -1,0 +1,225 @@
+"""A fit on deployed agents: every stage of the run is one average of the fit's programme.
+
+The programme (hushgrad.fitting) yields this site's vector. The vector is the statistic of a stage:
+it is masked, kept in the state directory and averaged. n · average, rounded to whole numbers, is
+the pooled sum, the same bits at every agent. So every agent computes the next vector by itself, and
+no agent leads.
+
+The shares of masks depend on all pooled sums so far, and on what the vector is. If an agent was
+made to see another sum, its masks do not cancel: no sum of statistics is told, and the next average
+is no whole number. So when the programme has returned, one more stage averages zeros: it confirms
+that all agents had the same sums, and the run ends.
+
+The pooled sums are kept in the state directory, one section each (`sums`). A restarted agent drives
+its programme over them, with the same rows as before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+
+from hushgrad.agent.stages import Statistic
+from hushgrad.errors import FitError, ReplayError, StageError, StateError
+from hushgrad.fitting.contracts import contract, contract_digest
+from hushgrad.fitting.programmes import programme
+from hushgrad.fitting.result import FitResult
+from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.sums import SIZE, settled
+from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.exposure import check_average
+from hushgrad.network.keys.masking import masked_statistic
+from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.ops.result import Status
+from hushgrad.network.rounds import Rounds
+from hushgrad.network.staging import Compute, Stages, Vector
+from hushgrad.network.state.journal import Slot, StateDirectory
+from hushgrad.network.state.sections import Section
+from hushgrad.network.transport.hub import Hub
+
+SUMS = "sums"  # in the state directory: what the fit began with, then the pooled sums so far
+
+
+class Programme(Stages):
+    """The averages of one agent's fit."""
+
+    def __init__(self, config: AgentConfig, objective: Objective):
+        super().__init__(config, objective)
+        model, rows = config.run.model, objective.fit_rows
+        assert model is not None
+        assert rows is not None
+        self._contract = contract_digest(contract(model))
+        self._rows = rows
+        self._fit = programme(model, rows, self._note_effective)
+        self._effective = objective.effective_lengths  # rows, at the point of the present vector
+        self._sums: list[Vector] = []  # pooled, of the stages that are over
+        self._own: Vector | None = None  # the present vector of this site, not padded
+        self._file: Slot | None = None
+        self._outcome: FitResult | FitError | None = None  # once the programme has returned
+        self.has_ended = False  # and all agents have confirmed their sums
+
+    @property
+    def result(self) -> FitResult | None:
+        """The result, once the run has ended with one."""
+        found = self._outcome if self.has_ended else None
+        return found if isinstance(found, FitResult) else None
+
+    @property
+    def error(self) -> FitError | None:
+        """The reason for which the run has ended without a result."""
+        found = self._outcome if self.has_ended else None
+        return found if isinstance(found, FitError) else None
+
+    def recall(self, state: StateDirectory) -> None:
+        """Drive the programme over the pooled sums of the state directory."""
+        self._file = state.open(SUMS)
+        sections = self._file.read()
+        began = {"contract": self._contract, "rows": _digest(self._rows, state.secret)}
+        if not sections:
+            if self.begun:
+                raise _damaged(self.config)
+            self._file.write(Section(0, 0, facts=began), afresh=True)
+        for what, way_out in (("contract", "the model"), ("rows", "the file of rows")):
+            if sections and sections[0].facts.get(what) != began[what]:
+                raise ReplayError(
+                    f"the fit began with other {what}, and this agent has sent sums of them. Put "
+                    f"{way_out} back as it was, or start a new run with a new id and directory."
+                )
+        self._advance(None)
+        for section in sections[1:]:
+            pooled = np.array(section.arrays["sum"])
+            self._sums.append(pooled)
+            self._advance(pooled)
+        if max(self.begun, default=0) > len(self._sums):
+            raise _damaged(self.config)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _advance(self, pooled: Vector | None) -> None:
+        """Send a pooled sum to the programme, or start the programme."""
+        own = self._own
+        if self._outcome is not None:  # the sum is that of zeros
+            self._own, self.has_ended = None, True
+            return
+        try:
+            length = 0 if own is None else len(own)
+            self._own = self._fit.send(None if pooled is None else pooled[:length])  # type: ignore[arg-type]  # None starts a generator
+        except StopIteration as end:
+            self._own, self._outcome = np.zeros(1), end.value
+        except FitError as error:
+            self._own, self._outcome = np.zeros(1), error
+
+    # ---- one stage
+
+    def statistic(self, stage: int, start: Vector) -> Statistic:
+        """q = −a of this site's vector a, with zeros behind it."""
+        own, dim = self._own, self.config.run.dim
+        assert own is not None
+        assert stage == len(self._sums)
+        if len(own) > dim:
+            raise StageError(f"a vector of the fit has {len(own)} numbers, but dim = {dim}.")
+        q = np.zeros(dim)
+        q[: len(own)] = -own
+        return Statistic(np.empty((0, 0)), q)
+
+    def exponent(self, own: Statistic, start: Vector) -> int:
+        """log₂ of the public size of entries."""
+        return int(np.log2(SIZE))
+
+    def _masked(self, stage: int, start: Vector, own: Statistic | None) -> Statistic:
+        statistic = self.statistic(stage, start)
+        agreement = self.agreement
+        return masked_statistic(
+            self.config, agreement.shares, statistic, stage, agreement.scale,
+            [*self._sums, self._kind()],
+        )  # fmt: skip
+
+    def _kind(self) -> Vector:
+        """What the vector of this stage is: were an agent at another place of its programme, by the
+        last bits of its machine, zeros of the others would leave its vector alone in the sum.
+        """
+        assert self._own is not None
+        has_failed = isinstance(self._outcome, FitError)
+        return np.array([len(self._own), self._outcome is not None, has_failed], np.float64)
+
+    @property
+    def _most(self) -> str:
+        return f"at most {len(self.lengths)}"
+
+    def _check(self, stage: int, start: Vector) -> None:
+        assert self._own is not None
+        if self._outcome is not None:
+            return
+        largest = float(np.abs(self._own).max())
+        check_average(self.config, self._objective, stage, self._effective, largest)
+
+    def _note_effective(self, rows: float) -> None:
+        self._effective = rows
+
+    # ---- between two stages
+
+    async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
+        """Pool the stage that is over, and enter the next one or end the run."""
+        stage = rounds.due
+        assert stage is not None
+        await compute(self.pool, stage - 1, rounds.machine.x.copy())
+        if self.has_ended:
+            await compute(rounds.end, Status.FAILED if self.result is None else Status.DONE)
+            return True
+        if stage == len(self.lengths):
+            raise StageError(
+                f"a fit ends within {len(self.lengths)} averages, but this one goes on. Report the "
+                "model and the version of hushgrad."
+            )
+        start = np.zeros(self.config.run.dim)
+        await compute(self.make, stage, start)
+        await compute(rounds.enter, start)
+        return True
+
+    def pool(self, stage: int, average: Vector) -> None:
+        """Keep the pooled sum of a stage, and send it to the programme."""
+        try:
+            pooled = settled(self.config.run.n_agents * average, self.config.run.dim)
+        except FitError as error:
+            raise StageError(
+                f"stage {stage + 1}: {error} Either eta in [run] is smaller than η of the network, "
+                "or an agent went on with other sums than this one, or in another way. Then start "
+                "a new run."
+            ) from error
+        if stage < len(self._sums):  # a restarted agent had kept it before
+            if pooled.tobytes() != self._sums[stage].tobytes():
+                raise ReplayError(
+                    f"the average of stage {stage + 1} differs from the one in the state "
+                    "directory. Restore the newest state, or start a new run with a new id."
+                )
+            return
+        if self._outcome is not None and pooled.any():
+            raise StageError(
+                f"stage {stage + 1}: the last average of a fit is one of zeros, but an agent sent "
+                "other numbers. Run the fit again with a new id."
+            )
+        assert self._file is not None
+        self._file.write(Section(stage, 0, {"sum": pooled}), afresh=False)
+        self._sums.append(pooled)
+        self._advance(pooled)
+
+
+def _digest(rows: Rows, secret: bytes) -> str:
+    """A digest of the rows that tells nothing without the secret."""
+    digest = hmac.new(secret, b"rows of a fit", hashlib.sha256)
+    for part in (rows.X, rows.y, rows.event, rows.offset, rows.weights):
+        digest.update(repr(part.shape).encode())
+        digest.update(np.ascontiguousarray(part, "<f8").tobytes())
+    digest.update(repr(rows.n_dropped).encode())
+    return digest.hexdigest()
+
+
+def _damaged(config: AgentConfig) -> StateError:
+    return StateError(
+        f"'{config.state / SUMS}' lacks pooled sums of stages that are over. Restore the newest "
+        "state, or start a new run with a new id and directory."
+    )

@@ -1,0 +1,236 @@
+"""Deployed agents fit: the bits of the programme in one process, also after kills."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hushgrad as hg
+from hushgrad.errors import StateError
+from hushgrad.network.config.fits import run_of_fit
+from hushgrad.network.ops.result import Status
+from hushgrad.network.programme import Programme
+from hushgrad.network.rounds import Rounds
+from hushgrad.network.state.journal import Slot
+from hushgrad.network.state.stages import write_stage
+from support import fit_network, fits
+
+COLUMNS = {"columns": ("age", "stage"), "factors": {"stage": fits.LEVELS}}
+LOGISTIC = fits.model("logistic", **COLUMNS)
+THREE = fits.synthetic((25, 40, 60))
+FOUR = fits.synthetic((25, 40, 60, 35))
+NETWORKS = {3: hg.Network(hg.graphs.complete(3)), 4: hg.Network(hg.graphs.ring(4))}
+
+
+def ended(setting):
+    agents, results, deaths = fit_network.run(setting)
+    assert {r.status for r in results} == {Status.DONE}, [r.summary for r in results]
+    return [agent.fitted for agent in agents], results, deaths
+
+
+@pytest.mark.parametrize("sites", [THREE, FOUR], ids=["three linked", "a ring of four"])
+def test_agents_end_with_the_bits_of_plain_sums(tmp_path, sites):
+    setting = fit_network.configs(tmp_path, LOGISTIC, sites, NETWORKS[len(sites)], seed=3)
+    found, results, _ = ended(setting)
+    plain = fits.fit(LOGISTIC, sites)
+    assert {fit_network.bits(result) for result in found} == {fit_network.bits(plain)}
+    each = setting[0].run.lengths[0]
+    assert {r.rounds for r in results} == {each * (plain.n_averages + 1)}  # one confirms
+    assert each == 1 or len(sites) == 4
+    X, columns = fits.design(LOGISTIC, sites), fits.pooled_columns(sites)
+    b, _, _ = fits.reweighted("logistic", X, columns["death"])
+    assert np.abs(results[0].theta / b - 1).max() < 1e-9
+
+
+# ---- kills
+
+
+@pytest.fixture(scope="module")
+def calm():
+    return {fit_network.bits(fits.fit(LOGISTIC, THREE))}
+
+
+def once(original, key_of, *, after):
+    """A function that is killed once for each key, before or after it does its work."""
+    seen = set()
+
+    def killed(*given, **named):
+        key = key_of(*given, **named)
+        is_due = key is not None and key not in seen
+        seen.add(key)
+        if is_due and not after:
+            raise fit_network.KilledError
+        done = original(*given, **named)
+        if is_due:
+            raise fit_network.KilledError
+        return done
+
+    return killed
+
+
+def slot_key(slot, section, *, afresh):
+    return str(slot._path), section.k, section.round, len(section.arrays)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_write_of_every_stage_the_bits_are_the_same(
+    tmp_path, calm, monkeypatch, after
+):
+    """At every section of the sums and of the journal, and at every file of a stage."""
+    killed = once(Slot.write, slot_key, after=after)
+    monkeypatch.setattr(Slot, "write", lambda *given, **named: killed(*given, **named))
+    stage = once(write_stage, lambda directory, begun: (directory, begun.stage), after=after)
+    monkeypatch.setattr("hushgrad.network.staging.write_stage", stage)
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    found, _, deaths = ended(setting)
+    assert {fit_network.bits(result) for result in found} == calm
+    assert deaths > 3 * 3 * found[0].n_averages
+
+
+@pytest.mark.parametrize(
+    ("part", "least"), [(0.01, 10), pytest.param(0.12, 100, marks=pytest.mark.slow)]
+)
+def test_killed_at_random_the_bits_are_the_same(tmp_path, monkeypatch, part, least):
+    """On a ring, where an average has many rounds."""
+    rng, original = random.Random(0), Slot.write
+
+    def killed(slot, section, *, afresh):
+        if rng.random() < part:
+            raise fit_network.KilledError
+        original(slot, section, afresh=afresh)
+        if rng.random() < part:
+            raise fit_network.KilledError
+
+    monkeypatch.setattr(Slot, "write", killed)
+    setting = fit_network.configs(tmp_path, LOGISTIC, FOUR, NETWORKS[4], seed=3)
+    found, _, deaths = ended(setting)
+    plain = fits.fit(LOGISTIC, FOUR)
+    assert {fit_network.bits(result) for result in found} == {fit_network.bits(plain)}
+    assert deaths >= least
+
+
+def test_an_agent_that_has_ended_tells_its_result_again(tmp_path, calm):
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    ended(setting)
+    again, results, _ = ended(setting)
+    assert {fit_network.bits(result) for result in again} == calm
+    assert {r.incarnation for r in results} == {2}
+
+
+def half_way(directory, monkeypatch, **options):
+    """Three agents that all ended after their third average, and may go on."""
+    setting = fit_network.configs(directory, LOGISTIC, THREE, NETWORKS[3], seed=3, **options)
+    original = Programme.pool
+
+    def pool(stages, stage, average):
+        original(stages, stage, average)
+        if stage == 2:
+            raise StateError("enough")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Programme, "pool", pool)
+        _, results, _ = fit_network.run(setting)
+    assert {r.detail for r in results} == {"enough"}
+    return setting
+
+
+def test_an_agent_whose_rows_have_changed_does_not_go_on(tmp_path, monkeypatch):
+    setting = half_way(tmp_path, monkeypatch, max_wait=2.0)
+    text = setting[1].objective.file.read_text()
+    setting[1].objective.file.write_text(text.replace("\n", "\n", 1).rsplit("\n", 2)[0] + "\n")
+    _, results, _ = fit_network.run(setting)
+    assert results[1].status is Status.REFUSED
+    assert "the fit began with other rows" in results[1].detail
+    assert {results[0].status, results[2].status} == {Status.PEER_LOST}
+
+
+def test_a_torn_sum_is_pooled_again_and_a_lost_one_is_named(tmp_path, calm, monkeypatch):
+    setting = half_way(tmp_path, monkeypatch, max_wait=2.0)
+    torn, lost = (config.state / "sums" for config in setting[:2])
+    torn.write_bytes(torn.read_bytes()[:-3])
+    found, _, _ = ended(setting)
+    assert {fit_network.bits(result) for result in found} == calm
+    lost.write_bytes(lost.read_bytes()[: lost.stat().st_size // 3])
+    _, results, _ = fit_network.run(setting)
+    assert "lacks pooled sums" in results[1].detail
+
+
+# ---- what a message depends on
+
+
+def test_other_rows_with_the_same_masked_vectors_send_the_same_bits(tmp_path, monkeypatch):
+    """Nothing that a site sends depends on its rows but through the masked vectors."""
+    sent, masked = {}, {}
+
+    def encode(rounds, stop, original=Rounds._encode):
+        digest = original(rounds, stop)
+        frames = {j: bytes(frame) for j, frame in rounds.frames[rounds.round].items()}
+        sent.setdefault((rounds.machine.agent.local.number, rounds.round), []).append(frames)
+        return digest
+
+    def statistic(stages, stage, start, own, original=Programme._masked):
+        made = original(stages, stage, start, own)
+        return masked.setdefault((stages.config.number, stage), made)
+
+    monkeypatch.setattr(Rounds, "_encode", encode)
+    monkeypatch.setattr(Programme, "_masked", statistic)
+    first, second, third = THREE.values()
+    ended(fit_network.configs(tmp_path / "one", LOGISTIC, THREE, NETWORKS[3], seed=3, id="same"))
+    other = {"north": second, "middle": third, "south": first}  # every site has other rows
+    ended(fit_network.configs(tmp_path / "two", LOGISTIC, other, NETWORKS[3], seed=3, id="same"))
+    assert len(sent) > 3 * 5
+    assert all(len(frames) == 2 and frames[0] == frames[1] for frames in sent.values())
+
+
+# ---- fits that end otherwise
+
+
+def test_a_fit_without_a_result_ends_so_at_every_site_and_says_so_again(tmp_path):
+    sites = {
+        name: {"x": np.arange(12.0) + n, "y": (np.arange(12) + n > 6).astype(float)}
+        for n, name in enumerate(THREE)
+    }
+    separated = hg.Model(kind="logistic", outcome="y", columns=["x"])
+    setting = fit_network.configs(tmp_path, separated, sites, NETWORKS[3], seed=3)
+    for incarnation in (1, 2):
+        agents, results, _ = fit_network.run(setting)
+        assert {r.status for r in results} == {Status.FAILED}
+        assert all("separate the outcomes" in r.detail for r in results)
+        assert {r.incarnation for r in results} == {incarnation}
+        assert {r.exit_code for r in results} == {1}
+        assert [agent.fitted for agent in agents] == [None] * 3
+
+
+def test_an_eta_below_that_of_the_network_is_refused_by_name(tmp_path):
+    setting = fit_network.configs(tmp_path, LOGISTIC, FOUR, NETWORKS[4], seed=3)
+    eta = 0.2  # of a ring of four it is 1/3
+    run = run_of_fit(LOGISTIC, id=setting[0].run.id, n_agents=4, eta=eta, seed=3)
+    _, results, _ = fit_network.run([replace(config, run=run) for config in setting])
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert all("eta in [run] is smaller than η of the network" in r.detail for r in results)
+
+
+def test_a_programme_that_does_not_end_is_named(tmp_path, monkeypatch):
+    def endless(model, rows, watch):
+        while True:
+            yield np.ones(3)
+
+    monkeypatch.setattr("hushgrad.network.programme.programme", endless)
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    _, results, _ = fit_network.run(setting)
+    assert {r.status for r in results} == {Status.REFUSED}
+    assert all(r.detail.startswith("a fit ends within 60 averages") for r in results)
+    assert {r.rounds for r in results} == {60}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("graph", "most"), [(hg.graphs.complete(3), 30), (hg.graphs.ring(8), 900)])
+def test_thirty_raw_columns_take_few_rounds(tmp_path, graph, most):
+    sizes = (60, 150, 359) if graph.n_agents == 3 else (60, 30, 100, 59, 80, 70, 90, 80)
+    names, sites = fits.cancer(30, sizes)
+    declared = fits.model("logistic", outcome="benign", columns=names, factors={}, penalty=1.0)
+    setting = fit_network.configs(tmp_path, declared, sites, hg.Network(graph), seed=3)
+    found, results, _ = ended(setting)
+    assert {fit_network.bits(r) for r in found} == {fit_network.bits(fits.fit(declared, sites))}
+    assert results[0].rounds <= most
