@@ -7,8 +7,9 @@ no agent leads.
 
 The shares of masks depend on all pooled sums so far, and on what the vector is. If an agent was
 made to see another sum, its masks do not cancel: no sum of statistics is told, and the next average
-is no whole number. So when the programme has returned, one more stage averages zeros: it confirms
-that all agents had the same sums, and the run ends.
+is no whole number. So when the programme has returned, one more stage averages zeros, and the run
+ends. This shows sums that differ by accident. It does not stop a neighbour of all agents that waits
+for their messages and completes every average.
 
 The pooled sums are kept in the state directory, one section each (`sums`). A restarted agent drives
 its programme over them, with the same rows as before.
