@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.options import Format, OutputFormat, Quiet
+from hushgrad.cli.options import Format, ListenFd, OutputFormat, Quiet, Supervised
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -26,18 +26,8 @@ def agent(
     file: Annotated[Path, typer.Argument(metavar="AGENT", help="The agent's file, a TOML file.")],
     output: OutputFormat = Format.TEXT,
     quiet: Quiet = False,
-    supervised: Annotated[
-        bool,
-        typer.Option(
-            "--supervised",
-            help="For a program that starts agents: progress as JSON lines on stdout, and stop "
-            "when stdin ends.",
-        ),
-    ] = False,
-    listen_fd: Annotated[
-        int | None,
-        typer.Option(min=3, metavar="FD", help="Listen on this inherited socket."),
-    ] = None,
+    supervised: Supervised = False,
+    listen_fd: ListenFd = None,
 ) -> None:
     """Run one agent: it meets its neighbours, computes with them, and writes its result.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrad.cli.options import Format, OutputFormat, Quiet
+from hushgrad.cli.options import Format, ListenFd, OutputFormat, Quiet, Supervised
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -25,21 +25,13 @@ stopped by a signal. After 3 and 130 the same command continues the fit.
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(metavar="AGENT", help="The agent's file, with [fit].")],
+    file: Annotated[
+        Path, typer.Argument(metavar="AGENT", help="The agent's file: it names model and rows.")
+    ],
     output: OutputFormat = Format.TEXT,
     quiet: Quiet = False,
-    supervised: Annotated[
-        bool,
-        typer.Option(
-            "--supervised",
-            help="For a program that starts agents: progress as JSON lines on stdout, and stop "
-            "when stdin ends.",
-        ),
-    ] = False,
-    listen_fd: Annotated[
-        int | None,
-        typer.Option(min=3, metavar="FD", help="Listen on this inherited socket."),
-    ] = None,
+    supervised: Supervised = False,
+    listen_fd: ListenFd = None,
 ) -> None:
     """Fit one regression to the rows of all sites: every site runs this command with its own rows.
 

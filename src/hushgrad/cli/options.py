@@ -133,3 +133,16 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(one)
     cast("Any", taking_each).__signature__ = signature.replace(parameters=parameters)
     return taking_each
+
+
+Supervised = Annotated[
+    bool,
+    typer.Option(
+        "--supervised",
+        help="For a program that starts agents: progress as JSON lines on stdout, and stop when "
+        "stdin ends.",
+    ),
+]
+ListenFd = Annotated[
+    int | None, typer.Option(min=3, metavar="FD", help="Listen on this inherited socket.")
+]

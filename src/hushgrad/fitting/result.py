@@ -16,7 +16,7 @@ from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage
 from hushgrad.fitting.sums import Vector
 
-_ERRORS = {"model": "standard errors", "sandwich": "HC0 errors", "site": "errors by site"}
+_ERRORS = {"model": "errors by the model", "sandwich": "HC0 errors", "site": "errors by site"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,7 +117,7 @@ class FitResult:
             notes.append(f"penalty {penalty}: no standard errors")
         else:
             kind = "sandwich" if self.model.kind == "huber" else self.model.standard_errors
-            notes.append(_ERRORS[self.model.standard_errors if kind != "sandwich" else kind])
+            notes.append(_ERRORS[kind])
         rounds = "" if self.rounds is None else f", {self.rounds} rounds"
         pooled = f"{self.n_averages} averages{rounds}, {self.numbers_pooled} pooled numbers"
         return [", ".join(notes), pooled, f"contract {self.contract}"]
