@@ -132,7 +132,7 @@ def stage_lengths(iterations: int, stages: int, curvature: str = "newton") -> tu
         stages -= 1
 
 
-def within_stage(algorithm: Masked) -> Masked:
+def within_stage[T: Masked](algorithm: T) -> T:
     """The algorithm of one stage: its statistic is masked already, so it adds no masks."""
     if isinstance(algorithm, Consensus):
         return replace(algorithm, masks=zero_sum(linear=0, quadratic=0))
