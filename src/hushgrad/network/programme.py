@@ -59,7 +59,7 @@ class Programme(Stages):
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
         self._outcome: FitResult | FitError | None = None  # once the programme has returned
-        self.has_ended = False  # and all agents have confirmed their sums
+        self.has_ended = False  # and the average of zeros is over
 
     @property
     def result(self) -> FitResult | None:
