@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from support.fits import cancer, design, fit, model, pooled_columns, synthetic
+import hushgrad as hg
+from hushgrad.fitting import rows_of, table_of
+from hushgrad.fitting.rows import needed
+from support.fits import LEVELS, cancer, design, divide, fit, model, pooled_columns, synthetic
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -112,3 +115,41 @@ def test_cox_with_sites_as_strata():
     assert_allclose(result.p_value, theirs._compute_p_values(), rtol=1e-4)
     assert_allclose(result.log_likelihood, theirs.log_likelihood_, rtol=1e-8)
     assert_allclose(result.aic, theirs.AIC_partial_, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "pressure ~ age + dose + stage",
+        "pressure ~ age * stage",
+        "pressure ~ stage:age",
+        "pressure ~ 0 + stage + age:dose",
+        "pressure ~ stage * arm - 1",
+        "pressure ~ age * arm * stage",
+        "pressure ~ arm:stage + log(dose) + year^2",
+    ],
+)
+def test_formulas_are_those_of_patsy(formula):
+    """The same columns in another order, or another basis of the same space: the same fit."""
+    patsy = pytest.importorskip("patsy")
+    arm = np.where(np.arange(4000) % 3 == 0, "new", "control")
+    rows = pooled_columns(synthetic()) | {"arm": arm}
+    sites = divide(rows, (200, 800, 3000))
+    factors = {"stage": LEVELS, "arm": ("control", "new")}
+    declared = hg.Model(
+        kind="linear", formula=formula,
+        factors={name: of for name, of in factors.items() if name in formula},
+    )  # fmt: skip
+    theirs = formula.split("~")[1].replace("log", "np.log").replace("year^2", "I(year**2)")
+    theirs = theirs.replace("stage", "C(stage, levels=LEVELS)")
+    frame = {name: values for name, values in rows.items() if name not in ("time", "event")}
+    X = np.asarray(patsy.dmatrix(theirs, frame))
+    assert X.shape[1] == len(declared.names)
+    scaled = X / np.linalg.norm(X, axis=0)
+    b = np.linalg.lstsq(scaled, rows["pressure"], rcond=1e-13)[0]
+    residuals = rows["pressure"] - scaled @ b
+    result = fit(declared, sites)
+    assert_allclose(result.deviance, residuals @ residuals, rtol=CLOSE)
+    mine = rows_of(declared, table_of(rows, needed(declared), site="all")).X
+    Z = np.hstack([np.ones((4000, 1)), mine]) if declared.has_intercept else mine
+    assert_allclose(Z @ result.estimate, scaled @ b, rtol=1e-7)

@@ -93,9 +93,11 @@ def design(declared, sites):
     """X (n, p) of the pooled rows, in raw units, without the library's code."""
     columns = pooled_columns(sites)
     parts = [np.ones(len(columns[declared.outcome]))] if declared.has_intercept else []
+    first = 1 if declared.has_intercept or declared.kind == "cox" else 0  # of the first factor
     for name in declared.columns:
         levels = declared.factors.get(name)
-        parts += [columns[name]] if levels is None else [columns[name] == v for v in levels[1:]]
+        parts += [columns[name]] if levels is None else [columns[name] == v for v in levels[first:]]
+        first = first if levels is None else 1
     return np.column_stack(parts).astype(float)
 
 

@@ -109,13 +109,13 @@ def check_counts(model: Model, counts: Counts) -> None:
         if second < n * _SMALLEST:
             raise FitError(f"the column {name!r} is 0 in all {n} rows. Leave it out.")
     place = 0
-    for column in model.columns:
-        levels = model.factors.get(column)
-        width = 1 if levels is None else len(levels) - 1
-        if levels is not None and sum(counts.first[place : place + width]) == n:
+    for block in model.blocks:
+        width = block.width(model.factors)
+        if block.is_contrast and sum(counts.first[place : place + width]) == n:
+            column = block.factors[0][0]
             raise FitError(
-                f"no row of any site has the reference level {levels[0]!r} of {column!r}. Agree on "
-                "another first level."
+                f"no row of any site has the reference level {model.factors[column][0]!r} of "
+                f"{column!r}. Agree on another first level."
             )
         place += width
 

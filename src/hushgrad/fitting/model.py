@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from hushgrad.errors import ModelError
+from hushgrad.fitting.formula import read_formula, read_term, term_text
+from hushgrad.fitting.terms import Block, Part, Term, blocks
 from hushgrad.schema.places import allowed_names, suggestion
 
 type Kind = Literal["linear", "ridge", "logistic", "poisson", "huber", "cox"]
@@ -34,8 +37,10 @@ class Model:
     """One regression, declared. A model holds no data.
 
     kind             "linear", "ridge", "logistic", "poisson", "huber", or "cox"
+    formula          "y ~ a + b + a:b", in place of outcome, columns, terms, offset and intercept
     outcome          the column of y; for Cox the column of times
     columns          the columns of x, in the order of the table
+    terms            products of columns, such as "age:stage", "log(dose)"; none: each column is one
     factors          {column: levels}; the first level is the reference
     event            Cox: the column that says whether the time ended with an event (1 or 0)
     positive, negative
@@ -55,8 +60,10 @@ class Model:
     """
 
     kind: Kind
-    outcome: str
-    columns: Sequence[str]
+    formula: InitVar[str | None] = None
+    outcome: str = ""
+    columns: Sequence[str] = ()
+    terms: Sequence[str] = ()
     factors: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     event: str | None = None
     positive: str | None = None
@@ -75,7 +82,9 @@ class Model:
     standard_errors: Errors = "model"
     level: float = 0.95
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, formula: str | None) -> None:
+        if formula is not None:
+            self._take(formula)
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -114,11 +123,39 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the coefficients: intercept, columns, and column[level] of factors."""
-        found = [INTERCEPT] if self.has_intercept else []
-        for column in self.columns:
-            levels = self.factors.get(column)
-            found += [column] if levels is None else [f"{column}[{level}]" for level in levels[1:]]
-        return tuple(found)
+        found = [name for block in self.blocks for name in block.names(self.factors)]
+        return (INTERCEPT, *found) if self.has_intercept else tuple(found)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The columns of the design without the intercept, by terms."""
+        terms: list[Term] = [read_term(text) for text in self.terms]
+        if not terms:
+            terms = [(Part(column),) for column in self.columns]
+        has_constant = self.has_intercept or self.kind == "cox"
+        return blocks(terms, self.factors, has_intercept=has_constant)
+
+    def _take(self, formula: str) -> None:
+        """Set the fields that a formula stands for."""
+        found = read_formula(formula)
+        given = {"outcome": self.outcome, "columns": self.columns, "terms": self.terms,
+                 "offset": self.offset, "intercept": not self.intercept}  # fmt: skip
+        for name, value in given.items():
+            if value:
+                raise _mistake(name, getattr(self, name), "does not stand beside a formula.")
+        columns = tuple(dict.fromkeys(part.column for term in found.terms for part in term))
+        is_plain = all(len(term) == 1 and term[0].is_plain for term in found.terms)
+        taken = {
+            "outcome": found.outcome,
+            "columns": columns,
+            "terms": () if is_plain else tuple(term_text(term) for term in found.terms),
+            "offset": found.offset,
+            "intercept": found.intercept,
+        }
+        if found.event is not None:
+            taken["event"] = found.event
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)  # frozen for everybody else
 
     def _check_kind(self) -> None:
         if self.kind == "cox":
@@ -143,6 +180,8 @@ def _check_names(model: Model) -> None:
             raise _mistake(table, getattr(model, table), "is a table from columns to values.")
     if not isinstance(model.intercept, bool):
         raise _mistake("intercept", model.intercept, "is true or false.")
+    if not model.outcome or not isinstance(model.outcome, str):
+        raise _mistake("outcome", model.outcome, "names the column of y. Give it, or a formula.")
     if isinstance(model.columns, str) or not model.columns:
         raise _mistake("columns", model.columns, "is a list of names, at least one.")
     special = (model.outcome, model.event, model.offset, model.weights)
@@ -161,6 +200,7 @@ def _check_names(model: Model) -> None:
                     table, name, f"is no column of the model.{suggestion(name, known)} "
                     f"{allowed_names(known)}",
                 )  # fmt: skip
+    _check_terms(model)
     for name, levels in model.factors.items():
         texts = [level for level in levels if isinstance(level, str) and level]
         if isinstance(levels, str) or len(set(texts)) < max(2, len(levels)):
@@ -177,6 +217,25 @@ def _check_names(model: Model) -> None:
             "positive", (model.positive, model.negative),
             "and negative are two different texts, given together: a third code is then refused.",
         )  # fmt: skip
+
+
+def _check_terms(model: Model) -> None:
+    if isinstance(model.terms, str):
+        raise _mistake("terms", model.terms, 'is a list of terms such as ["age", "age:stage"].')
+    terms = [read_term(text) for text in model.terms]
+    used = {part.column for term in terms for part in term}
+    for term in terms:
+        for part in term:
+            if part.column not in model.columns:
+                raise _mistake(
+                    "terms", part.column, "has a name that is no column of the model."
+                    f"{suggestion(part.column, model.columns)} {allowed_names(model.columns)}",
+                )  # fmt: skip
+            if part.column in model.factors and not part.is_plain:
+                raise _mistake("terms", part.text, "has a logarithm or a power of a factor.")
+    for column in model.columns:
+        if terms and column not in used:
+            raise _mistake("columns", column, "has a name that no term uses. Leave it out.")
 
 
 def _check_numbers(model: Model) -> None:

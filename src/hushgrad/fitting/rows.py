@@ -43,10 +43,7 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
     keep = _complete(model, table)
     reader = _Reader(model, table, keep)
     n = len(keep)
-    parts = [
-        reader.number(name)[:, None] if name not in model.factors else reader.levels(name)
-        for name in model.columns
-    ]
+    X = _design(model, reader)
     y = reader.coded(model.outcome) if model.kind == "logistic" else reader.number(model.outcome)
     event = np.zeros(n) if model.event is None else reader.coded(model.event)
     offset = np.zeros(n) if model.offset is None else reader.number(model.offset)
@@ -64,7 +61,26 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
         reader.check(
             model.offset, offset, np.abs(offset) < 80, "an offset is a logarithm, below 80"
         )
-    return Rows(np.concatenate(parts, axis=1), y, event, offset, weights, table.n_rows - n)
+    return Rows(X, y, event, offset, weights, table.n_rows - n)
+
+
+def _design(model: Model, reader: _Reader) -> Vector:
+    """X (n, columns): every block of the model's terms."""
+    numbers: dict[str, Vector] = {}
+    for name in model.columns:
+        if name not in model.factors:
+            numbers[name] = reader.number(name)
+    codes = {name: reader.codes(name) for name in model.columns if name in model.factors}
+    for part in (part for block in model.blocks for part in block.numeric):
+        if part.function:
+            values = numbers[part.column]
+            reader.check(part.column, values, values > 0, f"{part.text} needs a number > 0")
+    with np.errstate(over="ignore"):
+        found = [block.columns(numbers, codes, model.factors) for block in model.blocks]
+    for block, columns in zip(model.blocks, found, strict=True):
+        for name, values in zip(block.names(model.factors), columns.T, strict=True):
+            reader.check(name, values, np.abs(values) <= MOST, "terms are below 2⁶⁴ in size")
+    return np.concatenate(found, axis=1)
 
 
 def _complete(model: Model, table: SiteTable) -> NDArray[np.intp]:
@@ -149,8 +165,8 @@ class _Reader:
             return [_label(float(cells[n])) for n in self.keep]
         return [cells[n] for n in self.keep]
 
-    def levels(self, name: str) -> Vector:
-        """A factor as columns of 0 and 1, (n, levels − 1)."""
+    def codes(self, name: str) -> Vector:
+        """The place of each row's level, (n,)."""
         levels = list(self.model.factors[name])
         labels = self.labels(name)
         for row, label in enumerate(labels):
@@ -160,7 +176,7 @@ class _Reader:
                     f"this is no declared level.{suggestion(label, levels)} "
                     f"{allowed_names(levels)} Correct it, or agree on more levels",
                 )  # fmt: skip
-        return np.array([[float(label == level) for level in levels[1:]] for label in labels])
+        return np.array([float(levels.index(label)) for label in labels])
 
     def coded(self, name: str) -> Vector:
         """A column of two codes as 0 and 1."""
