@@ -15,17 +15,18 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "hushgrad":
         "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
-        "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
-        "algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
-        "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
-        "studies theory witness",
+        "DIGing EXTRA Eavesdropper FitPlan HushgradError Model Network PDGDS PDGNDS "
+        "PooledTables Problem PushPull Run algorithms audit audit_repeated compare draws errors "
+        "fit fitting graphs guarantee load_run load_study masks network paper privacy problems "
+        "run simulate splits stepsizes studies theory witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
         "Push PushPull Square Stepping Tracker TrackerState",
     "hushgrad.fitting":
-        "FitResult FitStage Model Rows SiteTable contract contract_digest first_difference "
-        "load_model programme read_table rows_of table_of",
+        "FitPlan FitResult FitStage Model PlanResult PooledTables Rows SiteTable TablesResult "
+        "contract contract_digest first_difference load_model programme read_table rows_of "
+        "table_of",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate FitSpec Identity LogConfig Neighbour "
         "ObjectiveSpec Partner Processes RunConfig Standardise Status load_certificate load_config "

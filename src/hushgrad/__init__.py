@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         PushPull,
     )
     from hushgrad.errors import HushgradError
-    from hushgrad.fitting import Model
+    from hushgrad.fitting import FitPlan, Model, PooledTables
     from hushgrad.mixing import Network
     from hushgrad.network.deployed import Agent
     from hushgrad.privacy.adversaries import Active, Curious, Eavesdropper
@@ -75,9 +75,11 @@ __all__ = [
     "Curious",
     "DIGing",
     "Eavesdropper",
+    "FitPlan",
     "HushgradError",
     "Model",
     "Network",
+    "PooledTables",
     "Problem",
     "PushPull",
     "Run",
@@ -115,7 +117,7 @@ __getattr__, __dir__ = lazy_exports(
         "algorithms": "AB ADDOPT Algorithm AsynDGM AugDGM Consensus DGD DIGing EXTRA PDGDS PDGNDS "
         "PushPull",
         "errors": "HushgradError",
-        "fitting": "Model",
+        "fitting": "FitPlan Model PooledTables",
         "mixing": "Network",
         "network.deployed": "Agent",
         "privacy.adversaries": "Active Curious Eavesdropper",

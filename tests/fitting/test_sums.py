@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hushgrad.errors import FitError
 from hushgrad.fitting import Model
 from hushgrad.fitting.lockstep import add, drive
-from hushgrad.fitting.site_sums import _moments
+from hushgrad.fitting.site_sums import moments
 from hushgrad.fitting.sums import SIZE, from_narrow, from_wide, narrow, noise, settled, wide
 from support.fits import programmes
 
@@ -62,12 +62,12 @@ def test_an_average_that_has_not_settled_is_an_error():
 
 def test_moments_survive_a_mean_that_is_far_larger_than_the_spread():
     x = 1e9 + np.random.default_rng(0).standard_normal(500)
-    first, second = _moments(x)
+    first, second = moments(x)
     exact = [Fraction(float(v)) for v in x]
     variance = second - first * first / 500
     true = sum(v * v for v in exact) - sum(exact) ** 2 / 500
     assert abs(variance / true - 1) < Fraction(1, 10**14)
-    first, second = _moments(np.full(60, 0.1))
+    first, second = moments(np.full(60, 0.1))
     assert second * 60 == first * first  # a constant column has exactly no variance
 
 

@@ -275,11 +275,14 @@ def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
     allowed = int((0.1 * 400 * part * 4 - 18) / 15)
     strict = replace(config, accept_exposure=frozenset())
     for stage in range(1, 9):
+        numbers = 18 + 15 * stage
         if stage <= allowed:
-            check_average(strict, objective, stage, objective.effective_lengths)
+            check_average(strict, objective, stage, objective.effective_lengths, numbers=numbers)
         else:
             with pytest.raises(ExposureError, match=f"sends nothing of stage {stage + 1}"):
-                check_average(strict, objective, stage, objective.effective_lengths)
+                check_average(
+                    strict, objective, stage, objective.effective_lengths, numbers=numbers
+                )
     assert 0 < allowed < 8
 
 

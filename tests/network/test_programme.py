@@ -212,11 +212,11 @@ def test_an_eta_below_that_of_the_network_is_refused_by_name(tmp_path):
 
 
 def test_a_programme_that_does_not_end_is_named(tmp_path, monkeypatch):
-    def endless(model, rows, watch):
+    def endless(model, rows, progress):
         while True:
             yield np.ones(3)
 
-    monkeypatch.setattr("hushgrad.network.programme.programme", endless)
+    monkeypatch.setattr("hushgrad.network.programme.programme_of", endless)
     setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
     _, results, _ = fit_network.run(setting)
     assert {r.status for r in results} == {Status.REFUSED}

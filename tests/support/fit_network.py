@@ -5,9 +5,9 @@ import csv
 from dataclasses import replace
 
 from hushgrad.fitting.averages import (
-    MOST_AVERAGES,
     averaging,
     longest_vector,
+    most_averages,
     rounds_of_average,
 )
 from hushgrad.fitting.sums import SIZE
@@ -32,9 +32,10 @@ def configs(directory, model, sites, network, *, tls=False, **options):
     eta = 0.0 if network.graph.n_links == m * (m - 1) // 2 else network.eta
     method = averaging(eta)
     each = rounds_of_average(method, m, eta)
+    most = most_averages(model) + 1
     made = agent_network.configs(
-        directory, method, network, dim=longest_vector(model), iterations=MOST_AVERAGES * each,
-        eta=eta, scale=SIZE, stages=MOST_AVERAGES, model=model, tls=tls, **options,
+        directory, method, network, dim=longest_vector(model), iterations=most * each,
+        eta=eta, scale=SIZE, stages=most, model=model, tls=tls, **options,
     )  # fmt: skip
     found = []
     for config, columns in zip(made, sites.values(), strict=True):

@@ -12,17 +12,25 @@ if TYPE_CHECKING:
     from hushgrad.fitting.model import Model
     from hushgrad.fitting.model_file import load_model
     from hushgrad.fitting.newton import FitStage
+    from hushgrad.fitting.plan import FitPlan
+    from hushgrad.fitting.plan_result import PlanResult
+    from hushgrad.fitting.pooled_sums import TablesResult
+    from hushgrad.fitting.pooled_tables import PooledTables
     from hushgrad.fitting.programmes import programme
     from hushgrad.fitting.result import FitResult
     from hushgrad.fitting.rows import Rows, rows_of
     from hushgrad.fitting.tables import SiteTable, read_table, table_of
 
 __all__ = [
+    "FitPlan",
     "FitResult",
     "FitStage",
     "Model",
+    "PlanResult",
+    "PooledTables",
     "Rows",
     "SiteTable",
+    "TablesResult",
     "contract",
     "contract_digest",
     "first_difference",
@@ -40,6 +48,10 @@ __getattr__, __dir__ = lazy_exports(
         "model": "Model",
         "model_file": "load_model",
         "newton": "FitStage",
+        "plan": "FitPlan",
+        "plan_result": "PlanResult",
+        "pooled_sums": "TablesResult",
+        "pooled_tables": "PooledTables",
         "programmes": "programme",
         "result": "FitResult",
         "rows": "Rows rows_of",

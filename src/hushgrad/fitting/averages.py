@@ -7,10 +7,12 @@ import math
 from hushgrad.algorithms.consensus import MASKS, Consensus
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import MOST_STEPS
+from hushgrad.fitting.plan import Declared, stages_of
+from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.site_sums import TOTALS
 from hushgrad.fitting.sums import NARROW, SIZE, WIDE
 
-MOST_AVERAGES = MOST_STEPS + 10  # a fit that ends has fewer
+_BESIDE_STEPS = 9  # averages of a fit that are no steps of Newton's method: a fit has fewer
 _PLAIN = 9  # of the first vector: one, the contract's digest, rows, dropped rows, events
 _OFF = 0.05  # of a whole number: what a settled average may leave of masks
 _REACH = 8.0  # standard deviations that no entry of a mask exceeds
@@ -30,8 +32,22 @@ def rounds_of_average(method: Consensus, n_sites: int, eta: float) -> int:
     return method.rounds(eta, _OFF / (n_sites * SIZE * (1 + reach) * math.sqrt(n_sites)))
 
 
-def longest_vector(model: Model) -> int:
-    """The numbers in the longest vector that the programme of a model yields."""
+def most_averages(declared: Declared) -> int:
+    """The most averages of a programme that ends; one more confirms the sums."""
+    stages = stages_of(declared).values()
+    return sum(
+        1 if isinstance(stage, PooledTables) else MOST_STEPS + _BESIDE_STEPS for stage in stages
+    )
+
+
+def longest_vector(declared: Declared) -> int:
+    """The numbers in the longest vector that a programme yields."""
+    return max(_longest(stage) for stage in stages_of(declared).values())
+
+
+def _longest(model: Model | PooledTables) -> int:
+    if isinstance(model, PooledTables):
+        return _PLAIN + model.n_cells + 2 * WIDE * len(model.means)
     p = len(model.names)
     width = p - model.has_intercept
     triangle = p * (p + 1) // 2

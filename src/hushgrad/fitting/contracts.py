@@ -8,22 +8,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hushgrad.errors import ModelError
 from hushgrad.files.digest import commitment
 from hushgrad.files.strict_json import plain
 from hushgrad.fitting.model import Model
+from hushgrad.fitting.pooled_tables import PooledTables
 
-PROGRAMME = 1  # the version of the stages: sites with different stages cannot pool
+if TYPE_CHECKING:
+    from hushgrad.fitting.plan import FitPlan
+
+PROGRAMME = 2  # the version of the stages: sites with different stages cannot pool
 
 
-def contract(model: Model) -> dict[str, Any]:
+def contract(model: Model | PooledTables | FitPlan) -> dict[str, Any]:
     """The document of a model: every field, in the order of declaration, and the stages' version.
+
+    That of a plan has the documents of its stages in their order.
 
     Numbers are written as floats, sequences as lists. Mappings are sorted by column, because their
     order means nothing; the order of columns and of levels does.
     """
+    if not isinstance(model, (Model, PooledTables)):
+        return {"programme": PROGRAMME, **model.document()}
     document = {field.name: _canonical(getattr(model, field.name)) for field in fields(model)}
     return {"programme": PROGRAMME, **document}
 

@@ -14,6 +14,7 @@ import numpy as np
 from hushgrad.errors import FitError
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, pooled
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import TOTALS, totals
 from hushgrad.fitting.sums import Vector, from_wide, wide
@@ -42,24 +43,42 @@ class Counts:
         return self.totals["sum"], self.totals["square"]
 
 
+@dataclass(frozen=True)
+class Agreed:
+    """The first numbers of a vector, from which all sites see that they declare the same."""
+
+    digest: str  # of this site's contract
+    own: Vector  # (6,) one, then the words of the digest
+
+    def check(self, got: Vector) -> tuple[int, Vector]:
+        """The number of sites and the rest of a pooled vector; a FitError if contracts differ."""
+        n_sites, length = int(got[0]), len(self.own)
+        if (got[1:length] != n_sites * self.own[1:]).any():
+            raise FitError(
+                "all sites declare one model, but the digests of their contracts differ. Compare "
+                f"the contracts; this site's digest is {self.digest}."
+            )
+        return n_sites, got[length:]
+
+
+def agree_on(digest: str) -> Agreed:
+    parts = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
+    return Agreed(digest, np.array([1.0, *(float(int(part, 16)) for part in parts)]))
+
+
 def count(
-    model: Model, rows: Rows, digest: str
+    model: Model, rows: Rows, digest: str, progress: FitProgress
 ) -> Generator[Vector, Vector, tuple[Counts, FitStage]]:
     """Pool the counts of all sites."""
-    parts = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
-    words = [float(int(part, 16)) for part in parts]
+    words = agree_on(digest)
     events = rows.y.sum() if model.kind == "logistic" else rows.event.sum()
-    plain = np.array([1.0, *words, float(len(rows.y)), float(rows.n_dropped), events])
+    plain = np.array([float(len(rows.y)), float(rows.n_dropped), events])
     sums = totals(model, rows)
-    got = yield from pooled(np.concatenate([plain, wide(sums)]))
-    n_sites = int(got[0])
-    if (got[1 : 1 + _WORDS] != n_sites * plain[1 : 1 + _WORDS]).any():
-        raise FitError(
-            "all sites declare one model, but the digests of their contracts differ. Compare the "
-            f"contracts; this site's digest is {digest}."
-        )
-    n_rows, n_dropped, n_events = (int(v) for v in got[1 + _WORDS : len(plain)])
-    if (got[1 + _WORDS : len(plain)] < plain[1 + _WORDS :]).any():
+    n_numbers = progress.add(len(words.own) + len(plain) + len(sums))
+    got = yield from pooled(np.concatenate([words.own, plain, wide(sums)]))
+    n_sites, got = words.check(got)
+    n_rows, n_dropped, n_events = (int(v) for v in got[: len(plain)])
+    if (got[: len(plain)] < plain).any():
         raise FitError(
             "pooled counts include those of this site, but one of rows, dropped rows and events is "
             "smaller: a site has sent a false count. Ask the sites."
@@ -71,7 +90,7 @@ def count(
         dict(zip(TOTALS, found, strict=False)),
         found[len(TOTALS) : len(TOTALS) + width], found[len(TOTALS) + width :],
     )  # fmt: skip
-    return counts, FitStage("counts and moments", len(plain) + len(sums))
+    return counts, FitStage("counts and moments", n_numbers)
 
 
 def check_counts(model: Model, counts: Counts) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 
 from hushgrad.errors import FitError
-from hushgrad.fitting.result import FitResult
+from hushgrad.fitting.plan_result import Fitted
 from hushgrad.fitting.sums import Vector
 
-type Fit = Generator[Vector, Vector, FitResult]
+type Fit = Generator[Vector, Vector, Fitted]
 type Pool = Callable[[Sequence[Vector]], Sequence[Vector]]  # one vector per site, in and out
 
 
@@ -20,10 +20,10 @@ def add(vectors: Sequence[Vector]) -> Sequence[Vector]:
     return [total] * len(vectors)
 
 
-def drive(fits: Sequence[Fit], pool: Pool = add) -> list[FitResult]:
+def drive(fits: Sequence[Fit], pool: Pool = add) -> list[Fitted]:
     """Run the programmes of all sites to their end and give their results."""
     sums = [next(fit) for fit in fits]
-    results: list[FitResult] = []
+    results: list[Fitted] = []
     while not results:
         if len({len(vector) for vector in sums}) > 1:
             raise FitError(
@@ -34,10 +34,10 @@ def drive(fits: Sequence[Fit], pool: Pool = add) -> list[FitResult]:
     return results
 
 
-def _advance(fits: Sequence[Fit], pooled: Sequence[Vector]) -> tuple[list[Vector], list[FitResult]]:
+def _advance(fits: Sequence[Fit], pooled: Sequence[Vector]) -> tuple[list[Vector], list[Fitted]]:
     """The next sums of all sites, or the results of all."""
     sums: list[Vector] = []
-    results: list[FitResult] = []
+    results: list[Fitted] = []
     for fit, received in zip(fits, pooled, strict=True):
         try:
             sums.append(fit.send(received))

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from hushgrad.errors import ModelError
 from hushgrad.fitting.formula import read_formula, read_term, term_text
-from hushgrad.fitting.terms import Block, Part, Term, blocks
+from hushgrad.fitting.terms import DesignBlock, Part, Term, blocks
 from hushgrad.schema.places import allowed_names, suggestion
 
 type Kind = Literal["linear", "ridge", "logistic", "poisson", "huber", "cox"]
@@ -127,7 +127,7 @@ class Model:
         return (INTERCEPT, *found) if self.has_intercept else tuple(found)
 
     @cached_property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[DesignBlock]:
         """The columns of the design without the intercept, by terms."""
         terms: list[Term] = [read_term(text) for text in self.terms]
         if not terms:

@@ -20,6 +20,7 @@ import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting.model import Model
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.site_sums import SiteSums
 from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise, settled
 
@@ -83,10 +84,16 @@ def pooled(limbs: Vector) -> Sums:
 
 
 def minimise(
-    model: Model, local: SiteSums, start: Vector, P: Vector, exponent: int, null: float
+    model: Model,
+    local: SiteSums,
+    start: Vector,
+    P: Vector,
+    exponent: int,
+    null: float,
+    progress: FitProgress,
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`, with sums of about 2^exponent."""
-    pooling = _Pooling(model, local, P, exponent)
+    pooling = _Pooling(model, local, P, exponent, progress)
     now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
         raise FitError(_far(model))
@@ -125,6 +132,7 @@ class _Pooling:
     local: SiteSums
     P: Vector  # (p, p) the penalty is ½ γᵀPγ
     exponent: int  # sums are about 2^exponent
+    progress: FitProgress
 
     def descend(
         self,
@@ -165,6 +173,7 @@ class _Pooling:
             limbs = noise(NARROW * len(sums))
         else:
             self.local.tell_effective()
+        n_numbers = self.progress.add(len(sums))
         got = yield from pooled(np.concatenate([flags, limbs]))
         values = from_narrow(got[2:], self.exponent)
         f = float(values[0])
@@ -177,7 +186,7 @@ class _Pooling:
             g=values[1 : p + 1] + self.P @ gamma,
             H=_symmetric(values[p + 1 :], p) + self.P,
             null_loss=0.0 if null is None else float(values[-1]),
-            n_numbers=len(sums),
+            n_numbers=n_numbers,
         )
 
 

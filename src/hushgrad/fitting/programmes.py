@@ -14,7 +14,7 @@ sites in lockstep.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
@@ -33,29 +34,33 @@ _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spre
 
 
 def programme(
-    model: Model, rows: Rows, watch: Callable[[float], None] | None = None
+    model: Model, rows: Rows, progress: FitProgress | None = None, digest: str | None = None
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
-    watch    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
-             method, before the sums at the point are yielded; Cox's are not known
+    progress    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
+                method, before the sums at the point are yielded; Cox's are not known
+    digest      of the contract, if the fit is a stage of a plan
     """
-    digest = contract_digest(contract(model))
-    counts, stage = yield from count(model, rows, digest)
+    progress = progress or FitProgress()
+    digest = digest or contract_digest(contract(model))
+    counts, stage = yield from count(model, rows, digest, progress)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at, watch)
+    local = SiteSums(model, rows, at, progress.note_effective)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:
         start[0] = null
     exponent = math.ceil(math.log2(max(counts.n_rows, *_sizes(model, counts))))
-    end = yield from minimise(model, local, start, _penalty(model, at), exponent, null)
+    P = _penalty(model, at)
+    end = yield from minimise(model, local, start, P, exponent, null, progress)
     _check_residuals(model, counts, end)
     meat, stages = None, (stage, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
+        n_numbers = progress.add(len(start) * (len(start) + 1) // 2)
         meat = yield from _sandwich(model, local, end.gamma, exponent)
-        stages = (*stages, FitStage("sandwich", len(meat) * (len(meat) + 1) // 2))
+        stages = (*stages, FitStage("sandwich", n_numbers))
     return summarise(model, counts, at, end, meat, stages, digest)
 
 

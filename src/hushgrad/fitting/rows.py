@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import ProblemError
 from hushgrad.fitting.model import Model
+from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.sums import MOST, Vector
 from hushgrad.fitting.tables import Cells, SiteTable
 from hushgrad.schema.places import allowed_names, suggestion
@@ -31,6 +32,16 @@ class Rows:
     weights: Vector  # (n,)
     n_dropped: int
 
+    @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    @property
+    def parts(self) -> list[Vector]:
+        """All numbers, for a digest."""
+        every = [self.X, self.y, self.event, self.offset, self.weights]
+        return [*every, np.array([float(self.n_dropped)])]
+
 
 def needed(model: Model) -> list[str]:
     """The columns that a model reads, the outcome first."""
@@ -40,8 +51,8 @@ def needed(model: Model) -> list[str]:
 
 def rows_of(model: Model, table: SiteTable) -> Rows:
     """The rows of a site by the rules of a model; an error names the first cell that breaks one."""
-    keep = _complete(model, table)
-    reader = _Reader(model, table, keep)
+    keep = complete(model, needed(model), table)
+    reader = Reader(model, table, keep)
     n = len(keep)
     X = _design(model, reader)
     y = reader.coded(model.outcome) if model.kind == "logistic" else reader.number(model.outcome)
@@ -64,7 +75,7 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
     return Rows(X, y, event, offset, weights, table.n_rows - n)
 
 
-def _design(model: Model, reader: _Reader) -> Vector:
+def _design(model: Model, reader: Reader) -> Vector:
     """X (n, columns): every block of the model's terms."""
     numbers: dict[str, Vector] = {}
     for name in model.columns:
@@ -83,12 +94,14 @@ def _design(model: Model, reader: _Reader) -> Vector:
     return np.concatenate(found, axis=1)
 
 
-def _complete(model: Model, table: SiteTable) -> NDArray[np.intp]:
+def complete(
+    declared: Model | PooledTables, names: Sequence[str], table: SiteTable
+) -> NDArray[np.intp]:
     """The rows without a missing value."""
     missing = np.zeros(table.n_rows, bool)
-    for name in needed(model):
-        gaps = _gaps(table.columns[name], model.missing_values)
-        if model.missing == "refuse" and gaps.any():
+    for name in names:
+        gaps = _gaps(table.columns[name], declared.missing_values)
+        if declared.missing == "refuse" and gaps.any():
             raise ProblemError(
                 f"{table.place(int(np.argmax(gaps)))}: column {name} is missing. Impute it, leave "
                 'the row out, or agree on missing = "drop".'
@@ -110,8 +123,10 @@ def _gaps(cells: Cells, missing: Sequence[str]) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    model: Model
+class Reader:
+    """Columns of a site's table as numbers and codes, by declared rules."""
+
+    model: Model | PooledTables
     table: SiteTable
     keep: NDArray[np.intp]  # (n,) the rows that are kept
 
@@ -181,6 +196,7 @@ class _Reader:
     def coded(self, name: str) -> Vector:
         """A column of two codes as 0 and 1."""
         model = self.model
+        assert isinstance(model, Model)
         codes = ("0", "1") if model.positive is None else (model.negative, model.positive)
         labels = self.labels(name)
         if model.positive is None:

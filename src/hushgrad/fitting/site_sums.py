@@ -25,8 +25,8 @@ TOTALS = ("weight", "weighted", "sum", "square", "exposure", "saturated", "const
 def totals(model: Model, rows: Rows) -> list[Fraction]:
     """Sums over the rows: TOTALS, then Σx of every column, then Σx²."""
     w, y = rows.weights, rows.y
-    sum_y, square = _moments(y)
-    moments = [_moments(column) for column in rows.X.T]
+    sum_y, square = moments(y)
+    of_columns = [moments(column) for column in rows.X.T]
     return [
         Fraction(math.fsum(w)),
         sum_y if model.weights is None else Fraction(math.fsum(w * y)),
@@ -35,12 +35,12 @@ def totals(model: Model, rows: Rows) -> list[Fraction]:
         Fraction(math.fsum(w * np.exp(rows.offset))),
         Fraction(math.fsum(w * families.saturated(model.kind, y))),
         Fraction(families.log_constant(model.kind, y, w)),
-        *(first for first, _ in moments),
-        *(second for _, second in moments),
+        *(first for first, _ in of_columns),
+        *(second for _, second in of_columns),
     ]
 
 
-def _moments(x: Vector) -> tuple[Fraction, Fraction]:
+def moments(x: Vector) -> tuple[Fraction, Fraction]:
     """Σx and Σx²: floating-point sums around the median, moved to zero by exact arithmetic."""
     centre = float(np.median(x))
     c, away = Fraction(centre), x - centre

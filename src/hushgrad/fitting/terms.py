@@ -53,7 +53,7 @@ type Term = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
-class Block:
+class DesignBlock:
     """Columns of the design that belong together."""
 
     numeric: Term
@@ -105,14 +105,16 @@ class Block:
         return not self.numeric and len(self.factors) == 1 and not self.factors[0][1]
 
 
-def blocks(terms: Iterable[Term], factors: Iterable[str], *, has_intercept: bool) -> list[Block]:
+def blocks(
+    terms: Iterable[Term], factors: Iterable[str], *, has_intercept: bool
+) -> list[DesignBlock]:
     """The blocks of the design, in the order of the terms; the intercept has none."""
     named = set(factors)
     nothing: frozenset[str] = frozenset()
     spanned: dict[frozenset[Part], set[frozenset[str]]] = {frozenset(): set()}
     if has_intercept:
         spanned[frozenset()].add(nothing)
-    found: list[Block] = []
+    found: list[DesignBlock] = []
     for term in terms:
         numeric = tuple(part for part in term if part.column not in named)
         mine = [part.column for part in term if part.column in named]
@@ -121,7 +123,7 @@ def blocks(terms: Iterable[Term], factors: Iterable[str], *, has_intercept: bool
         for block in _joined([some for some in subsets if some not in known], mine):
             order = tuple(part.text for part in term if part in numeric or part.column in block)
             coded = tuple((column, block[column]) for column in mine if column in block)
-            found.append(Block(numeric, coded, order))
+            found.append(DesignBlock(numeric, coded, order))
         known.update(subsets)
     return found
 

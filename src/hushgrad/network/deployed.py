@@ -59,7 +59,7 @@ from hushgrad.network.transport.tls import Transport
 from hushgrad.network.wiring import credentials_of, hub_of, session_of, stages_of, tls_of
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.result import FitResult
+    from hushgrad.fitting.plan_result import Fitted
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -124,7 +124,7 @@ class Agent:
         return self._x0
 
     @property
-    def fitted(self) -> FitResult | None:
+    def fitted(self) -> Fitted | None:
         """The result of a fit, once it has one."""
         result = None if self._stages is None else self._stages.result
         return None if result is None else replace(result, rounds=self.stats.round + 1)
@@ -352,6 +352,7 @@ class Agent:
         stats.iteration, stats.round, stats.last_progress = rounds.machine.k, rounds.round, now
         if stats.stages:
             stats.stage = rounds.stage + 1
+            stats.part = "" if self._stages is None else self._stages.part
 
     def _note_position(self, position: Position | None) -> None:
         if position is not None and position.round is not None:

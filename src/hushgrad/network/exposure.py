@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.state.journal import BEGUN
 from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
+from hushgrad.theory.pooled import Pooled
+
+if TYPE_CHECKING:
+    from hushgrad.fitting.plan import Declared
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -75,6 +80,7 @@ def check_average(
     stage: int,
     effective: float | None,
     largest: float = 0.0,
+    numbers: int = 0,
 ) -> None:
     """Refuse an average of a fit that would tell too much about the rows.
 
@@ -82,6 +88,7 @@ def check_average(
     sums: to more steps, and to points at which few rows are effective or the sums are huge.
 
     largest    entry of the site's vector
+    numbers    pooled by the fit, those of this average included
     """
     setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
     size = 0.0 if setting.sizes is None else setting.sizes.linear
@@ -95,7 +102,7 @@ def check_average(
     if "sums" in config.accept_exposure:
         return
     told = count_revealed(setting, _honest_rows(config, setting, objective, effective))
-    objection = told and replace(told, stages=stage).objection()
+    objection = isinstance(told, Pooled) and replace(told, stages=stage, told=numbers).objection()
     if objection:
         raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
 
@@ -113,9 +120,21 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
         stages=len(run.lengths),
         sizes=sizes,
         is_seeded=run.seed is not None,
-        coefficients=0 if run.model is None else len(run.model.names),
-        is_stepwise=run.model is not None and run.model.kind in ("huber", "cox"),
+        **({} if run.model is None else _of_fit(run.model)),
     )
+
+
+def _of_fit(declared: Declared) -> dict[str, Any]:
+    """What a fit is expected to tell."""
+    from hushgrad.fitting.told import told_by
+
+    told = told_by(declared)
+    return {
+        "coefficients": told.width,
+        "averages": told.averages,
+        "numbers": told.numbers,
+        "is_stepwise": told.is_stepwise,
+    }
 
 
 def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | None) -> OwnNumbers:
@@ -130,6 +149,7 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
         curvature=curvature,
         gradient=gradient,
         rows=_honest_rows(config, setting, objective, by_length),
+        small_cell=None if objective is None else objective.small_cell,
     )
 
 

@@ -24,10 +24,11 @@ import numpy as np
 
 from hushgrad.agent.stages import Statistic
 from hushgrad.errors import FitError, ReplayError, StageError, StateError
+from hushgrad.files.atomic import replace_file
 from hushgrad.fitting.contracts import contract, contract_digest
-from hushgrad.fitting.programmes import programme
-from hushgrad.fitting.result import FitResult
-from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.plan import Data, parts_of, programme_of
+from hushgrad.fitting.plan_result import Fitted
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.sums import SIZE, settled
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_average
@@ -36,7 +37,7 @@ from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import Status
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.staging import Compute, Stages, Vector
-from hushgrad.network.state.journal import Slot, StateDirectory
+from hushgrad.network.state.journal import PART, Slot, StateDirectory
 from hushgrad.network.state.sections import Section
 from hushgrad.network.transport.hub import Hub
 
@@ -53,25 +54,32 @@ class Programme(Stages):
         assert rows is not None
         self._contract = contract_digest(contract(model))
         self._rows = rows
-        self._fit = programme(model, rows, self._note_effective)
-        self._effective = objective.effective_lengths  # rows, at the point of the present vector
+        self._progress = FitProgress(effective=objective.effective_lengths)
+        self._fit = programme_of(model, rows, self._progress)
+        self._told_part = ""  # in the state directory
         self._sums: list[Vector] = []  # pooled, of the stages that are over
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
-        self._outcome: FitResult | FitError | None = None  # once the programme has returned
+        self._outcome: Fitted | FitError | None = None  # once the programme has returned
         self.has_ended = False  # and the average of zeros is over
 
     @property
-    def result(self) -> FitResult | None:
+    def result(self) -> Fitted | None:
         """The result, once the run has ended with one."""
         found = self._outcome if self.has_ended else None
-        return found if isinstance(found, FitResult) else None
+        return None if isinstance(found, FitError) else found
 
     @property
     def error(self) -> FitError | None:
         """The reason for which the run has ended without a result."""
         found = self._outcome if self.has_ended else None
         return found if isinstance(found, FitError) else None
+
+    @property
+    def part(self) -> str:
+        """The stage of a plan, in words; nothing of a single fit."""
+        at = self._progress
+        return f"{at.stage} of {at.stages} ({at.name})" if at.name else ""
 
     def recall(self, state: StateDirectory) -> None:
         """Drive the programme over the pooled sums of the state directory."""
@@ -113,6 +121,10 @@ class Programme(Stages):
             self._own, self._outcome = np.zeros(1), end.value
         except FitError as error:
             self._own, self._outcome = np.zeros(1), error
+        if self.part != self._told_part:  # for `hushgrad status`
+            self._told_part = self.part
+            text = self.part.encode()
+            replace_file(self.config.state / PART, lambda file: file.write(text))
 
     # ---- one stage
 
@@ -156,10 +168,8 @@ class Programme(Stages):
         if self._outcome is not None:
             return
         largest = float(np.abs(self._own).max())
-        check_average(self.config, self._objective, stage, self._effective, largest)
-
-    def _note_effective(self, rows: float) -> None:
-        self._effective = rows
+        effective, numbers = self._progress.effective, self._progress.numbers
+        check_average(self.config, self._objective, stage, effective, largest, numbers)
 
     # ---- between two stages
 
@@ -209,13 +219,12 @@ class Programme(Stages):
         self._advance(pooled)
 
 
-def _digest(rows: Rows, secret: bytes) -> str:
+def _digest(data: Data, secret: bytes) -> str:
     """A digest of the rows that tells nothing without the secret."""
     digest = hmac.new(secret, b"rows of a fit", hashlib.sha256)
-    for part in (rows.X, rows.y, rows.event, rows.offset, rows.weights):
+    for part in (part for rows in parts_of(data) for part in rows.parts):
         digest.update(repr(part.shape).encode())
         digest.update(np.ascontiguousarray(part, "<f8").tobytes())
-    digest.update(repr(rows.n_dropped).encode())
     return digest.hexdigest()
 
 

@@ -50,7 +50,7 @@ from hushgrad.network.state.stages import Begun, read_stages, write_stage
 from hushgrad.network.transport.hub import Hub
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.result import FitResult
+    from hushgrad.fitting.plan_result import Fitted
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -84,7 +84,7 @@ class Stages:
         self.agreement = Agreement()
 
     @property
-    def result(self) -> FitResult | None:
+    def result(self) -> Fitted | None:
         """The result of a fit that has ended with one."""
         return None
 
@@ -92,6 +92,11 @@ class Stages:
     def error(self) -> FitError | None:
         """The reason for which a fit has ended without a result."""
         return None
+
+    @property
+    def part(self) -> str:
+        """The stage of a plan, in words."""
+        return ""
 
     def recall(self, state: StateDirectory) -> None:
         """Read more than the stages from the state directory; a fit reads its pooled sums."""

@@ -15,14 +15,21 @@ from typing import Any
 import numpy as np
 
 from hushgrad.algorithms.consensus import MASKS, Consensus
-from hushgrad.errors import InputError, ModelError, ProblemError, RiskWarning
+from hushgrad.errors import InputError, ModelError, PrivacyError, ProblemError, RiskWarning
 from hushgrad.fitting.averages import rounds_of_average
 from hushgrad.fitting.contracts import check_contracts, contract
 from hushgrad.fitting.lockstep import add, drive
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.programmes import programme
-from hushgrad.fitting.result import FitResult
-from hushgrad.fitting.rows import Rows, needed, rows_of
+from hushgrad.fitting.plan import (
+    Data,
+    Declared,
+    FitPlan,
+    columns_of,
+    data_of,
+    programme_of,
+    small_cell_of,
+)
+from hushgrad.fitting.plan_result import Fitted
 from hushgrad.fitting.sums import SIZE, Vector
 from hushgrad.fitting.tables import SiteTable, read_table, table_of
 from hushgrad.masks import ZeroSum
@@ -35,7 +42,7 @@ type Columns = Mapping[str, Any]  # name → array or list, (rows,)
 
 
 def fit(
-    model: Model | Mapping[str, Model],
+    model: Declared | Mapping[str, Declared],
     sites: Mapping[str, Columns | SiteTable | str | Path],
     *,
     network: Network | None = None,
@@ -43,11 +50,11 @@ def fit(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     accept_exposure: Iterable[str] = (),
-) -> FitResult:
-    """Fit a model to the rows of all sites together.
+) -> Fitted:
+    """Fit a model to the rows of all sites together, or run the stages of a plan.
 
-    model      one model, or {site: model} if each site declares its own: models that differ are
-               refused, and the error names the field
+    model      one model or plan, or {site: model} if each site declares its own: models that
+               differ are refused, and the error names the field
     sites      {name: columns}. Columns are a mapping from names to arrays, the path of a CSV file,
                or a `SiteTable`. The order of the sites is their order on the network
     network    who is linked with whom; averages are then masked and counted in rounds. None: the
@@ -66,12 +73,12 @@ def fit(
             f"there are {len(sites)} sites. Build the network with n_agents = {len(sites)}."
         )
     check_contracts({name: contract(declared) for name, declared in models.items()})
-    fits = [
-        programme(models[name], _rows(models[name], name, site)) for name, site in sites.items()
-    ]
+    data = {name: _rows(models[name], name, site) for name, site in sites.items()}
+    fits = [programme_of(models[name], rows) for name, rows in data.items()]
     if network is None:
         return drive(fits, add)[0]
     accepted = tuple(accept_exposure)
+    _check_cells(models, data, accepted)
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
     result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
     if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
@@ -79,7 +86,20 @@ def fit(
     return result
 
 
-def _exposure(result: FitResult) -> str:
+def _check_cells(
+    models: Mapping[str, Declared], data: Mapping[str, Data], accepted: Sequence[str]
+) -> None:
+    """Refuse pooled tables to which a site adds a few rows, as its agent does."""
+    for name, rows in data.items():
+        found = small_cell_of(models[name], rows)
+        if found is not None and "cells" not in accepted:
+            raise PrivacyError(
+                f"site {name} adds too few rows to a cell of a pooled table: {found}. Join levels, "
+                'widen edges, leave the table out, or accept it: accept_exposure=["cells"].'
+            )
+
+
+def _exposure(result: Fitted) -> str:
     return (
         f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, but "
         f"this fit pooled {result.numbers_pooled}, {result.share_pooled:.0%} of them: rows can be "
@@ -88,7 +108,7 @@ def _exposure(result: FitResult) -> str:
     )
 
 
-def _models(model: Any, sites: Any) -> dict[str, Model]:
+def _models(model: Any, sites: Any) -> dict[str, Declared]:
     if not isinstance(sites, Mapping) or not sites:
         raise InputError(f"sites are a mapping from names to columns, but got {sites!r}.")
     found: dict[str, Any] = (
@@ -100,21 +120,23 @@ def _models(model: Any, sites: Any) -> dict[str, Model]:
             f"{list(sites)}."
         )
     for name, declared in found.items():
-        if not isinstance(declared, Model):
-            raise ModelError(f"site {name}: a model is a hg.Model(…), but got {declared!r}.")
+        if not isinstance(declared, (Model, FitPlan)):
+            raise ModelError(
+                f"site {name}: a model is a hg.Model(…) or a hg.FitPlan(…), but got {declared!r}."
+            )
     return found
 
 
-def _rows(model: Model, name: str, site: Columns | SiteTable | str | Path) -> Rows:
-    names = needed(model)
+def _rows(model: Declared, name: str, site: Columns | SiteTable | str | Path) -> Data:
+    names = columns_of(model)
     if isinstance(site, SiteTable):
         missing = [column for column in names if column not in site.columns]
         if missing:
             raise ProblemError(f"site {name}: the table has no column {missing[0]!r}. Read it too.")
-        return rows_of(model, site)
+        return data_of(model, site)
     if isinstance(site, (str, Path)):
-        return rows_of(model, read_table(site, names, site=name))
-    return rows_of(model, table_of(site, names, site=name))
+        return data_of(model, read_table(site, names, site=name))
+    return data_of(model, table_of(site, names, site=name))
 
 
 class _Averages:

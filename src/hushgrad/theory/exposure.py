@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.errors import PrivacyError
 from hushgrad.masks import MOST_QUADRATIC, Sizes, ZeroSum
-from hushgrad.theory.pooled import EXPECTED_STEPS, Pooled
+from hushgrad.theory.pooled import Pooled
 from hushgrad.theory.revealed import Revealed
 
 # the names by which a weakness is accepted, in the order of the judgement
@@ -32,6 +32,7 @@ WEAKNESSES = {
     "partners": "too few mask partners, or none but neighbours",
     "degree": "one neighbour hears everything that the agent sends",
     "sums": "the sums over honest agents tell too much about their rows",
+    "cells": "a cell of a pooled table has few rows of this agent",
 }
 
 _ROUNDING = 1 + 1e-9  # a stepsize that meets a condition exactly stays within it
@@ -66,6 +67,8 @@ class Setting:
     sizes: Sizes | None  # of the masks in the units of θ; None: the algorithm takes no masks
     is_seeded: bool = False  # secrets come from a seed; a simulation has none to keep
     coefficients: int = 0  # of a fit, whose stages are averages; 0: there is no fit
+    averages: int = 0  # that the fit is expected to need
+    numbers: int = 0  # and the numbers that they pool
     is_stepwise: bool = False  # two Hessians of the fit may differ by single rows: Huber, Cox
 
     @property
@@ -111,6 +114,7 @@ class OwnNumbers:
     curvature: float | None = None  # a bound of ‖H_i‖; None: not known
     gradient: float | None = None  # the largest entry of g_i(x⁰) and q_i; None: not known
     rows: float | None = None  # effective ones of the smallest honest component; None: not known
+    small_cell: str | None = None  # a cell with too few rows of this agent; None: there is none
 
 
 def weaknesses(setting: Setting, own: OwnNumbers) -> tuple[Weakness, ...]:
@@ -139,9 +143,12 @@ def check_accepted(names: object) -> frozenset[str]:
 def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
     """The count of what stages reveal about the effective honest rows; None without stages."""
     if setting.coefficients:
-        steps = 1 if setting.is_quadratic else EXPECTED_STEPS
         return Pooled(
-            dim=setting.coefficients, stages=steps, rows=rows, is_quadratic=setting.is_quadratic
+            dim=setting.coefficients,
+            stages=setting.averages,
+            rows=rows,
+            is_quadratic=setting.is_quadratic,
+            told=setting.numbers,
         )
     if not setting.stages or not setting.has_curvature:
         return None
@@ -332,6 +339,17 @@ def _sums(setting: Setting, own: OwnNumbers) -> Answer:
     return objection is None, objection or told.summary
 
 
+def _cells(setting: Setting, own: OwnNumbers) -> Answer:
+    del setting
+    if own.small_cell is None:
+        return True, "no cell of a pooled table has few rows of this agent"
+    return False, (
+        "an agent adds no row to a cell of a pooled table, or at least min_cell rows, so that no "
+        f"sum over some agents shows a few rows; but {own.small_cell}. Join levels, widen edges, "
+        "or leave the table out."
+    )
+
+
 def _below(value: float) -> str:
     """The value, rounded down to two digits.
 
@@ -356,4 +374,5 @@ _CONDITIONS: dict[str, Callable[[Setting, OwnNumbers], Answer]] = {
     "partners": _partners,
     "degree": _degree,
     "sums": _sums,
+    "cells": _cells,
 }

@@ -1,9 +1,7 @@
-"""How many numbers about how many rows the averages of a fit reveal.
+"""What the averages of a fit reveal, as the judgement of exposure counts it.
 
-A fit of d coefficients pools counts and the first two moments of its columns, 10 + 2d numbers at
-most. Then every Newton step pools the loss, its gradient and its Hessian, d(d + 3)/2 + 1 numbers. A
-fit ends when it has converged, so the number of steps is not known before: the judgement expects
-EXPECTED_STEPS, and a deployed agent counts again before every average (network/programme.py).
+The programme of a fit says how many numbers it is expected to pool (fitting/told.py). A deployed
+agent counts again before every average, with the numbers pooled so far (network/programme.py).
 """
 
 from __future__ import annotations
@@ -13,17 +11,16 @@ from dataclasses import dataclass
 
 from hushgrad.theory.revealed import MOST_SHARE, Revealed
 
-EXPECTED_STEPS = 8  # of a logistic fit of separated rows; most fits need fewer
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pooled(Revealed):
-    """The numbers that a fit reveals about the smallest honest component; stages are its steps."""
+    """The numbers that a fit reveals about the smallest honest component; stages are averages."""
+
+    told: int  # numbers, of all averages
 
     @property
     def numbers(self) -> int:
-        stages = 1 if self.is_quadratic else self.stages
-        return 10 + 2 * self.dim + stages * (self.dim * (self.dim + 3) // 2 + 1)
+        return self.told
 
     def objection(self, limit: float = MOST_SHARE) -> str | None:
         """The rule that the sums break, with the way out; None if they break none."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgrad.fitting.averages import (
-    MOST_AVERAGES,
     averaging,
     longest_vector,
+    most_averages,
     rounds_of_average,
 )
-from hushgrad.fitting.model import Model
 from hushgrad.fitting.model_file import load_model
+from hushgrad.fitting.plan import Declared
 from hushgrad.fitting.sums import SIZE
 from hushgrad.network.config.checks import check_links, check_partners
 from hushgrad.network.config.model import RunConfig
@@ -28,15 +28,16 @@ type Table = Mapping[str, Any]
 _ROOM = 2048  # bytes of a HELLO besides its public entries
 
 
-def run_of_fit(model: Model, *, id: str, n_agents: int, eta: float, **more: Any) -> RunConfig:  # noqa: A002  # as in the file
+def run_of_fit(model: Declared, *, id: str, n_agents: int, eta: float, **more: Any) -> RunConfig:  # noqa: A002  # as in the file
     """The run of a model on a network of this η; 0: all agents are linked."""
     method = averaging(eta)
     each = rounds_of_average(method, n_agents, eta)
+    most = most_averages(model) + 1  # one confirms the sums
     return RunConfig(
         id=id,
         algorithm=method,
-        iterations=MOST_AVERAGES * each,
-        stages=MOST_AVERAGES,
+        iterations=most * each,
+        stages=most,
         dim=longest_vector(model),
         n_agents=n_agents,
         eta=eta,

@@ -17,7 +17,7 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.network.objective.objectives import ObjectiveSpec
 
 if TYPE_CHECKING:  # an agent without a fit saves the memory
-    from hushgrad.fitting.model import Model
+    from hushgrad.fitting.plan import Declared
     from hushgrad.network.objective.fits import FitSpec
 
 type Address = tuple[str, int]  # host, port
@@ -79,7 +79,7 @@ class RunConfig:
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
     row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
     row_target: float | None = None  # the same of |y|
-    model: Model | None = None  # of a fit, whose stages are averages
+    model: Declared | None = None  # of a fit, whose stages are averages
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.rows import Rows, needed, rows_of
+from hushgrad.fitting.plan import Data, Declared, columns_of, data_of, parts_of
+from hushgrad.fitting.pooled_sums import TableRows
+from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.tables import read_table
+from hushgrad.fitting.told import told_by
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpec:
     """The model of a fit and the file of this site's rows; a spec holds no data."""
 
-    model: Model
+    model: Declared
     file: Path
     site: str  # the name of the agent, for messages
     delimiter: str | None = None  # None: comma, semicolon or tab, as the header tells
@@ -27,23 +30,43 @@ class FitSpec:
     @property
     def is_quadratic(self) -> bool:
         """Whether the loss is quadratic, whatever the data."""
-        return self.model.kind in ("linear", "ridge")
+        return told_by(self.model).is_quadratic
 
-    def read(self) -> Rows:
+    @property
+    def describe(self) -> str:
+        """What is fitted, in words."""
+        return f"{self.model.kind} fit" if isinstance(self.model, Model) else "plan"
+
+    @property
+    def size(self) -> str:
+        """How much is fitted, in words."""
+        if isinstance(self.model, Model):
+            return f"{len(self.model.names)} coefficients"
+        return f"{len(self.model.stages)} stages"
+
+    def read(self) -> Data:
         """The rows of the file, by the rules of the model."""
-        names = needed(self.model)
+        names = columns_of(self.model)
         table = read_table(
             self.file, names, site=self.site, delimiter=self.delimiter, decimal=self.decimal
         )
-        return rows_of(self.model, table)
+        return data_of(self.model, table)
 
 
-def effective_rows(rows: Rows) -> float:
+def least_rows(data: Data) -> Rows | TableRows:
+    """The rows of the stage that has the fewest, a fit if there is one."""
+    parts = parts_of(data)
+    return min(parts, key=lambda rows: (isinstance(rows, TableRows), rows.n_rows))
+
+
+def effective_rows(rows: Rows | TableRows) -> float:
     """Σ w / max w of w = weight · ‖z‖², with columns standardised by this site's own numbers.
 
     `hushgrad.problems.effective` says what effective rows are. The pooled means and standard
     deviations are not known before the fit begins.
     """
+    if isinstance(rows, TableRows):
+        return float(rows.n_rows)
     spread = rows.X.std(axis=0)
     Z = (rows.X - rows.X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     weights = rows.weights * (1.0 + (Z**2).sum(axis=1))

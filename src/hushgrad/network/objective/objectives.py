@@ -39,7 +39,7 @@ from hushgrad.schema.places import Source
 from hushgrad.schema.references import load
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.rows import Rows as FitRows
+    from hushgrad.fitting.plan import Data
     from hushgrad.network.objective.fits import FitSpec
 
 type ObjectiveKind = Literal[
@@ -112,7 +112,8 @@ class Objective:
     effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
-    fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
+    fit_rows: Data | None = None  # of a fit, which asks for no gradient
+    small_cell: str | None = None  # of a pooled table: too few rows of this agent
 
     def curvature(self, kind: str) -> Curve:
         """The curvature "newton" or "fixed", of θ and of θ one stage before, to (d, d)."""
@@ -160,20 +161,22 @@ def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _of_fit(spec: FitSpec, dim: int) -> Objective:
     """The rows of a fit; its programme (network/programme.py) makes vectors of them."""
-    from hushgrad.network.objective.fits import effective_rows
+    from hushgrad.fitting.plan import small_cell_of
+    from hushgrad.network.objective.fits import effective_rows, least_rows
 
-    rows = spec.read()
-    n = len(rows.y)
+    data = spec.read()
+    rows = least_rows(data)
+    n = rows.n_rows
     dropped = f" ({rows.n_dropped} dropped)" if rows.n_dropped else ""
     return Objective(
         dim,
         _no_gradient,
-        f"{spec.model.kind} fit on {spec.file.name}: {n} rows{dropped}, "
-        f"{len(spec.model.names)} coefficients",
+        f"{spec.describe} on {spec.file.name}: {n} rows{dropped}, {spec.size}",
         n_rows=n,
         effective_lengths=effective_rows(rows),
         is_quadratic=spec.is_quadratic,
-        fit_rows=rows,
+        fit_rows=data,
+        small_cell=small_cell_of(spec.model, data),
     )
 
 

@@ -136,7 +136,10 @@ def _told(result: AgentResult, agent: Agent) -> str:
     if agent.fitted is not None:
         return f"{result.rounds} rounds, {result.seconds:.1f} s\n\n{agent.fitted.table()}".rstrip()
     if agent.config.run.model is not None:
-        return f"in stage {result.stage} of at most {result.stages}: there is no table yet"
+        where = f"stage {result.stage} of at most {result.stages}"
+        if part := agent.stats.part:
+            where = f"stage {part}, average {result.stage} of at most {result.stages}"
+        return f"in {where}: there is no table yet"
     return (
         f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
         f"θ = {shown_vector(result.theta.tolist())}"
@@ -218,7 +221,7 @@ class StatusLine:
             config.name,
             f"iteration {stats.iteration} of {config.run.iterations}"
             if config.run.model is None
-            else f"stage {stats.stage} of at most {stats.stages}",
+            else f"stage {stats.part or f'{stats.stage} of at most {stats.stages}'}",
             f"round {max(stats.round, 0)}",
             f"{self._rate:.0f} rounds/s",
             f"peers {connected}/{len(config.neighbours)}",

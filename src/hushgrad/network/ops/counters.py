@@ -35,6 +35,7 @@ class Stats:
     iteration: int = 0  # iterations completed
     stage: int = 0  # the present one, from 1 on
     stages: int = 0  # of the run; 0: it has none
+    part: str = ""  # of a plan: its stage, in words; the stages above are then averages
     rounds: int = 0  # rounds completed by this process
     duplicates: int = 0
     resent: int = 0

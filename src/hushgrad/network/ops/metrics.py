@@ -106,6 +106,7 @@ def report(stats: Stats, about: Mapping[str, str]) -> dict[str, Any]:
         "round": stats.round,
         "stage": stats.stage,
         "stages": stats.stages,
+        "part": stats.part,
         "connected": sorted(peer for peer, is_up in connected.items() if is_up),
         "disconnected": sorted(peer for peer, is_up in connected.items() if not is_up),
         "waiting_for": list(stats.waiting_for),

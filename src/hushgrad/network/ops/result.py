@@ -23,7 +23,6 @@ from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
 from hushgrad.files.strict_json import parse_json, plain
 
-COEFFICIENTS = "coefficients.csv"  # beside the result of a fit
 _PIECE = 4096  # numbers of θ in one piece of JSON
 
 
@@ -134,11 +133,11 @@ def write_result(path: Path, result: AgentResult) -> list[Path]:
 
     replace_file(in_npz, lambda file: np.savez(file, theta=result.theta))
     if result.fit is not None:
-        from hushgrad.fitting.result import coefficients_csv
+        from hushgrad.fitting.plan_result import csv_files
 
-        table = coefficients_csv(result.fit)
-        files.append(path.with_name(COEFFICIENTS))
-        replace_file(files[-1], lambda file: file.write(table.encode()))
+        for name, text in csv_files(result.fit).items():
+            files.append(path.with_name(name))
+            replace_file(files[-1], lambda file, text=text: file.write(text.encode()))
     replace_file(in_json, write_json)
     return files
 

@@ -38,6 +38,7 @@ from hushgrad.network.state.sections import NOTHING, Section, encode_section, re
 FORMAT = 11
 LABEL = "run.json"
 BEGUN = "begun"
+PART = "part"  # the stage of a plan, in words
 STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
 SECRET = 32  # bytes
 MASK_KEY = 64  # bytes

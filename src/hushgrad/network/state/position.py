@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import StateError
-from hushgrad.network.state.journal import FORMAT
+from hushgrad.network.state.journal import FORMAT, PART
 from hushgrad.network.state.sections import Section, decode_sections
 
 
@@ -32,6 +32,7 @@ class Position:
     stage: int = 0  # the present one, from 1 on; 0 in a run of one stage or none
     stages: int = 0  # of the run
     is_open: bool = False  # the run of a fit, which may end after any stage
+    part: str = ""  # of a plan: its stage, in words; the stages above are then averages
 
     @property
     def summary(self) -> str:
@@ -39,13 +40,16 @@ class Position:
         if self.status is not None:
             serves = self.is_running and not self.is_settled
             rest = "; it still serves neighbours that are not finished" if serves else ""
-            after = f"{self.stage} stages" if self.is_open else f"{self.iteration} iterations"
+            kind = "averages" if self.part else "stages"
+            after = f"{self.stage} {kind}" if self.is_open else f"{self.iteration} iterations"
             return f"{self.status} after {after}{rest}"
         if self.round is None:
             where = "before its first round"
         else:
             most = "at most " if self.is_open else ""
             stage = f"stage {self.stage} of {most}{self.stages}, " if self.stages else ""
+            if self.part:
+                stage = f"stage {self.part}, average {self.stage} of {most}{self.stages}, "
             where = f"in {stage}iteration {self.iteration}, round {self.round}"
         return f"{'runs' if self.is_running else 'stopped'}, {where}"
 
@@ -69,6 +73,7 @@ def read_position(state: Path) -> Position | None:
             run=belongs["run"],
             starts=starts,
             is_running=is_locked(state),
+            part=(state / PART).read_text(encoding="utf-8") if (state / PART).exists() else "",
             **_position(last),
         )
     except (OSError, ValueError, LookupError, TypeError) as error:
