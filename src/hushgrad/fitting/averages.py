@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hushgrad.algorithms.consensus import MASKS, Consensus
+from hushgrad.fitting.levels import n_numbers
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import MOST_STEPS
 from hushgrad.fitting.plan import Declared, stages_of
@@ -54,4 +55,5 @@ def _longest(model: Model | PooledTables) -> int:
     counts = _PLAIN + WIDE * (len(TOTALS) + 2 * width)
     newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
     sandwich = 1 + NARROW * triangle
-    return max(counts, newton, sandwich)
+    levels = _PLAIN + len(model.open_factors) * n_numbers(model.most_levels)
+    return max(counts, newton, sandwich, levels)

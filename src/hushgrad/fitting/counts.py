@@ -129,11 +129,11 @@ def check_counts(model: Model, counts: Counts) -> None:
             raise FitError(f"the column {name!r} is 0 in all {n} rows. Leave it out.")
     place = 0
     for block in model.blocks:
-        width = block.width(model.factors)
+        width = block.width(model.levels)
         if block.is_contrast and sum(counts.first[place : place + width]) == n:
             column = block.factors[0][0]
             raise FitError(
-                f"no row of any site has the reference level {model.factors[column][0]!r} of "
+                f"no row of any site has the reference level {model.levels[column][0]!r} of "
                 f"{column!r}. Agree on another first level."
             )
         place += width

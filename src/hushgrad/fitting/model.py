@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from hushgrad.errors import ModelError
 from hushgrad.fitting.formula import read_formula, read_term, term_text
+from hushgrad.fitting.pooled_tables import MIN_CELL
 from hushgrad.fitting.terms import DesignBlock, Part, Term, blocks
 from hushgrad.schema.places import allowed_names, suggestion
 
@@ -21,6 +22,7 @@ type Errors = Literal["model", "sandwich", "site"]
 
 KINDS: tuple[str, ...] = get_args(Kind.__value__)
 INTERCEPT = "intercept"
+AGREED = "agreed"  # in place of the levels of a factor
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
@@ -41,7 +43,11 @@ class Model:
     outcome          the column of y; for Cox the column of times
     columns          the columns of x, in the order of the table
     terms            products of columns, such as "age:stage", "log(dose)"; none: each column is one
-    factors          {column: levels}; the first level is the reference
+    factors          {column: levels}; the first level is the reference. {column: "agreed"}: the
+                     sites agree on the levels in a first average
+    references       {column: level} of factors whose levels are agreed; else the first in order
+    most_levels      of a factor whose levels are agreed
+    min_cell         a site that has fewer rows of an agreed level does not start
     event            Cox: the column that says whether the time ended with an event (1 or 0)
     positive, negative
                      the two codes of a logistic outcome or of an event; both None: 1 and 0
@@ -65,6 +71,9 @@ class Model:
     columns: Sequence[str] = ()
     terms: Sequence[str] = ()
     factors: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    references: Mapping[str, str] = field(default_factory=dict[str, str])
+    most_levels: int = 12
+    min_cell: int = MIN_CELL
     event: str | None = None
     positive: str | None = None
     negative: str | None = None
@@ -122,9 +131,27 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the coefficients: intercept, columns, and column[level] of factors."""
-        found = [name for block in self.blocks for name in block.names(self.factors)]
+        """The names of the coefficients: intercept, columns, and column[level] of factors.
+
+        Before the sites have agreed on levels, as many as there can be.
+        """
+        found = [name for block in self.blocks for name in block.names(self.levels)]
         return (INTERCEPT, *found) if self.has_intercept else tuple(found)
+
+    @property
+    def open_factors(self) -> tuple[str, ...]:
+        """The factors whose levels the sites agree on."""
+        return tuple(name for name, levels in self.factors.items() if levels == AGREED)
+
+    @cached_property
+    def levels(self) -> Mapping[str, Sequence[str]]:
+        """The levels of all factors; those that are not known yet have numbers as names."""
+        unknown = tuple(f"?{n}" for n in range(self.most_levels))
+        return {name: unknown if of == AGREED else of for name, of in self.factors.items()}
+
+    def closed(self, levels: Mapping[str, Sequence[str]]) -> Model:
+        """The model with agreed levels."""
+        return replace(self, factors={**self.factors, **levels}, references={})
 
     @cached_property
     def blocks(self) -> list[DesignBlock]:
@@ -175,7 +202,7 @@ class Model:
 
 
 def _check_names(model: Model) -> None:
-    for table in ("factors", "ranges", "units"):
+    for table in ("factors", "references", "ranges", "units"):
         if not isinstance(getattr(model, table), Mapping):
             raise _mistake(table, getattr(model, table), "is a table from columns to values.")
     if not isinstance(model.intercept, bool):
@@ -201,10 +228,16 @@ def _check_names(model: Model) -> None:
                     f"{allowed_names(known)}",
                 )  # fmt: skip
     _check_terms(model)
+    for name in model.references:
+        if name not in model.open_factors:
+            raise _mistake("references", name, f'is no factor of levels = "{AGREED}". Remove it.')
     for name, levels in model.factors.items():
+        if levels == AGREED:
+            continue
         texts = [level for level in levels if isinstance(level, str) and level]
         if isinstance(levels, str) or len(set(texts)) < max(2, len(levels)):
-            raise _mistake(f"factors.{name}", levels, "is a list of two or more different texts.")
+            rule = f'is a list of two or more different texts, or "{AGREED}".'
+            raise _mistake(f"factors.{name}", levels, rule)
         if name in model.ranges:
             raise _mistake(f"ranges.{name}", model.ranges[name], "is a factor's. Remove it.")
         for level in levels:
@@ -247,6 +280,10 @@ def _check_numbers(model: Model) -> None:
         value = getattr(model, name)
         if value is not None and not (_is_number(value) and ok(value)):
             raise _mistake(name, value, rule)
+    for name, low, high in (("most_levels", 2, 100), ("min_cell", 1, 10**6)):
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise _mistake(name, value, f"is a whole number from {low} to {high}.")
     for name, pair in model.ranges.items():
         if len(pair) != 2 or not all(_is_number(v) for v in pair) or not pair[0] < pair[1]:
             raise _mistake(f"ranges.{name}", pair, "is two numbers, low < high.")

@@ -13,6 +13,7 @@ from typing import Any
 
 from hushgrad.errors import ModelError
 from hushgrad.fitting.contracts import contract, contract_digest
+from hushgrad.fitting.levels import counts_of
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.plan_result import Fitted, PlanResult
 from hushgrad.fitting.pooled_sums import TableRows, small_cell, sum_rows, sums_programme
@@ -94,12 +95,17 @@ def parts_of(data: Data) -> tuple[Rows | TableRows, ...]:
 
 
 def small_cell_of(declared: Declared, data: Data) -> str | None:
-    """The first cell of a pooled table to which a site adds too few rows, in words."""
+    """The first cell of a table, or agreed level, with too few rows of a site, in words."""
     for (name, stage), rows in zip(stages_of(declared).items(), parts_of(data), strict=True):
         if isinstance(stage, PooledTables) and isinstance(rows, TableRows):
             found = small_cell(stage, rows)
             if found is not None:
                 return f"{name}: {found} of at least {stage.min_cell} rows"
+        if isinstance(stage, Model) and isinstance(rows, Rows):
+            for column, level, count in counts_of(rows):
+                if count < stage.min_cell:
+                    least = f"{count} of at least {stage.min_cell} rows"
+                    return f"the agreed level {level!r} of {column!r}: {least}"
     return None
 
 

@@ -51,7 +51,11 @@ def sum_rows(declared: PooledTables, table: SiteTable) -> TableRows:
     keep = complete(declared, declared.columns, table)
     reader = Reader(declared, table, keep)
     numbers = {name: reader.number(name) for name in declared.numeric}
-    codes = {name: reader.codes(name) for name in declared.columns if name not in numbers}
+    codes = {
+        name: reader.codes(name, declared.factors[name])
+        for name in declared.columns
+        if name not in numbers
+    }
     counts: list[Vector] = []
     for factors in declared.crossed:
         place, size = np.zeros(len(keep)), 1

@@ -5,16 +5,17 @@
     sums = fit.send(pooled)               # pooled: the sum of this vector over all sites
     …                                     # StopIteration.value is the FitResult
 
-Stages: (1) counts, means and standard deviations, with a digest of the contract; (2) Newton steps
-on (f, g, H) in standardised coordinates; (3) on request the middle of a sandwich. The generator
-reads no file and knows no network. Whoever drives it pools: the simulator (`hg.fit`) drives all
-sites in lockstep.
+Stages: (0) the levels of factors, where the sites agree on them; (1) counts, means and standard
+deviations, with a digest of the contract; (2) Newton steps on (f, g, H) in standardised
+coordinates; (3) on request the middle of a sandwich. The generator reads no file and knows no
+network. Whoever drives it pools: the simulator (`hg.fit`) drives all sites in lockstep.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from hushgrad.errors import FitError
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
+from hushgrad.fitting.levels import agree_levels
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.progress import FitProgress
@@ -44,6 +46,11 @@ def programme(
     """
     progress = progress or FitProgress()
     digest = digest or contract_digest(contract(model))
+    if model.open_factors:
+        levels, stages = yield from agree_levels(model, rows, digest, progress)
+        of = {column: tuple(found) for column, found in levels.items()}
+        end = yield from programme(model.closed(of), rows.closed(of), progress, digest)
+        return replace(end, model=model, levels=levels, stages=(*stages, *end.stages))
     counts, stage = yield from count(model, rows, digest, progress)
     check_counts(model, counts)
     at = _coordinates(model, counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ class FitResult:
     variance: float | None  # of the residuals of a linear fit
     stages: tuple[FitStage, ...]  # one per average
     contract: str  # digest
+    levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    # of factors whose levels the sites agreed on: {column: {level: number of sites}}
     rounds: int | None = None  # communication rounds of all averages; None: no network
 
     def __getitem__(self, name: str) -> float:
@@ -68,7 +70,7 @@ class FitResult:
     @property
     def share_pooled(self) -> float:
         """The pooled numbers as a share of the entries of all rows."""
-        return self.numbers_pooled / (self.n_rows * len(self.model.names))
+        return self.numbers_pooled / (self.n_rows * len(self.names))
 
     @property
     def is_quadratic(self) -> bool:
@@ -120,7 +122,12 @@ class FitResult:
             notes.append(_ERRORS[kind])
         rounds = "" if self.rounds is None else f", {self.rounds} rounds"
         pooled = f"{self.n_averages} averages{rounds}, {self.numbers_pooled} pooled numbers"
-        return [", ".join(notes), pooled, f"contract {self.contract}"]
+        agreed = [
+            f"levels of {column}, agreed (sites): "
+            + ", ".join(f"{level} ({count})" for level, count in found.items())
+            for column, found in self.levels.items()
+        ]
+        return [", ".join(notes), *agreed, pooled, f"contract {self.contract}"]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values, the contract included."""
@@ -130,7 +137,7 @@ class FitResult:
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "rounds", "n_averages", "numbers_pooled", "share_pooled",
+                "variance", "levels", "rounds", "n_averages", "numbers_pooled", "share_pooled",
             )
         }  # fmt: skip
         stages = [vars(stage) for stage in self.stages]

@@ -7,8 +7,8 @@ row, the column, the cell and the way out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.sums import MOST, Vector
 from hushgrad.fitting.tables import Cells, SiteTable
 from hushgrad.schema.places import allowed_names, suggestion
+
+LONGEST_LEVEL = 30  # bytes of UTF-8, of a level that sites agree on
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,14 @@ class Rows:
     offset: Vector  # (n,)
     weights: Vector  # (n,)
     n_dropped: int
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    # of factors whose levels are not agreed yet, each (n,); X has this site's own levels then
+    design: Callable[[Mapping[str, Sequence[str]]], Vector] | None = None  # X by levels
+
+    def closed(self, levels: Mapping[str, Sequence[str]]) -> Rows:
+        """The rows by agreed levels."""
+        assert self.design is not None
+        return replace(self, X=self.design(levels), texts={}, design=None)
 
     @property
     def n_rows(self) -> int:
@@ -40,6 +50,8 @@ class Rows:
     def parts(self) -> list[Vector]:
         """All numbers, for a digest."""
         every = [self.X, self.y, self.event, self.offset, self.weights]
+        texts = ["\0".join(of).encode() for of in self.texts.values()]
+        every += [np.frombuffer(text, np.uint8).astype(np.float64) for text in texts]
         return [*every, np.array([float(self.n_dropped)])]
 
 
@@ -54,7 +66,13 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
     keep = complete(model, needed(model), table)
     reader = Reader(model, table, keep)
     n = len(keep)
-    X = _design(model, reader)
+    texts = {name: reader.open_labels(name) for name in model.open_factors}
+    own = {name: sorted(set(of)) for name, of in texts.items()}
+
+    def design(levels: Mapping[str, Sequence[str]]) -> Vector:
+        return _design(model, reader, {**model.levels, **levels})
+
+    X = design(own)
     y = reader.coded(model.outcome) if model.kind == "logistic" else reader.number(model.outcome)
     event = np.zeros(n) if model.event is None else reader.coded(model.event)
     offset = np.zeros(n) if model.offset is None else reader.number(model.offset)
@@ -72,24 +90,25 @@ def rows_of(model: Model, table: SiteTable) -> Rows:
         reader.check(
             model.offset, offset, np.abs(offset) < 80, "an offset is a logarithm, below 80"
         )
-    return Rows(X, y, event, offset, weights, table.n_rows - n)
+    n_dropped = table.n_rows - n
+    return Rows(X, y, event, offset, weights, n_dropped, texts, design if texts else None)
 
 
-def _design(model: Model, reader: Reader) -> Vector:
+def _design(model: Model, reader: Reader, levels: Mapping[str, Sequence[str]]) -> Vector:
     """X (n, columns): every block of the model's terms."""
     numbers: dict[str, Vector] = {}
     for name in model.columns:
         if name not in model.factors:
             numbers[name] = reader.number(name)
-    codes = {name: reader.codes(name) for name in model.columns if name in model.factors}
+    codes = {n: reader.codes(n, levels[n]) for n in model.columns if n in model.factors}
     for part in (part for block in model.blocks for part in block.numeric):
         if part.function:
             values = numbers[part.column]
             reader.check(part.column, values, values > 0, f"{part.text} needs a number > 0")
     with np.errstate(over="ignore"):
-        found = [block.columns(numbers, codes, model.factors) for block in model.blocks]
+        found = [block.columns(numbers, codes, levels) for block in model.blocks]
     for block, columns in zip(model.blocks, found, strict=True):
-        for name, values in zip(block.names(model.factors), columns.T, strict=True):
+        for name, values in zip(block.names(levels), columns.T, strict=True):
             reader.check(name, values, np.abs(values) <= MOST, "terms are below 2⁶⁴ in size")
     return np.concatenate(found, axis=1)
 
@@ -180,9 +199,24 @@ class Reader:
             return [_label(float(cells[n])) for n in self.keep]
         return [cells[n] for n in self.keep]
 
-    def codes(self, name: str) -> Vector:
+    def open_labels(self, name: str) -> list[str]:
+        """The levels of the rows, where the sites have not agreed on them yet."""
+        assert isinstance(self.model, Model)
+        labels, most = self.labels(name), self.model.most_levels
+        for row, label in enumerate(labels):
+            if len(label.encode()) > LONGEST_LEVEL or "\0" in label:
+                rule = f"an agreed level has up to {LONGEST_LEVEL} bytes. Use shorter texts"
+                raise self.refuse(row, name, label, rule)
+        if len(set(labels)) > most:
+            raise ProblemError(
+                f"site {self.table.site}: column {name} has {len(set(labels))} levels, but sites "
+                f"agree on at most {most}. Join levels, or agree on a larger most_levels."
+            )
+        return labels
+
+    def codes(self, name: str, levels: Sequence[str]) -> Vector:
         """The place of each row's level, (n,)."""
-        levels = list(self.model.factors[name])
+        levels = list(levels)
         labels = self.labels(name)
         for row, label in enumerate(labels):
             if label not in levels:

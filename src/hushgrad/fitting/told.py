@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hushgrad.fitting.levels import ENTRY
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.plan import Declared, fits_of, stages_of
 from hushgrad.fitting.pooled_tables import PooledTables
@@ -50,4 +51,5 @@ def _fit(model: Model) -> tuple[int, int]:
     """The averages and the numbers of a fit."""
     p = len(model.names)
     steps = 1 if model.kind in ("linear", "ridge") else EXPECTED_STEPS
-    return steps, 10 + 2 * p + steps * (p * (p + 3) // 2 + 1)
+    texts = ENTRY * model.most_levels * len(model.open_factors)
+    return steps + bool(texts), texts + 10 + 2 * p + steps * (p * (p + 3) // 2 + 1)
