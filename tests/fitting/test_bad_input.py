@@ -295,8 +295,8 @@ stage = ["low", "high"]
 """
     path = write(tmp_path / "model.toml", text)
     assert load_model(path) == hg.Model(**DECLARED, penalty=0.5)
-    write(path, text.replace("penalty", "penalti"))
-    with pytest.raises(ModelError, match=r'model.toml:5: model.penalti .*Did you mean "penalty"'):
+    write(path, text.replace("penalty", "penalt"))
+    with pytest.raises(ModelError, match=r'model.toml:5: model.penalt .*Did you mean "penalty"'):
         load_model(path)
     write(path, text.replace('"logistic"', '"logit"'))
     with pytest.raises(ModelError, match=r"model.toml:2: model.kind"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from hushgrad.algorithms.consensus import MASKS, Consensus
+from hushgrad.fitting.cross_validation import MOST_STEPS as MOST_FOLD_STEPS
 from hushgrad.fitting.levels import n_numbers
-from hushgrad.fitting.model import Model
+from hushgrad.fitting.model import CV, Model
 from hushgrad.fitting.newton import MOST_STEPS
 from hushgrad.fitting.plan import Declared, stages_of
 from hushgrad.fitting.pooled_tables import PooledTables
@@ -36,9 +37,12 @@ def rounds_of_average(method: Consensus, n_sites: int, eta: float) -> int:
 def most_averages(declared: Declared) -> int:
     """The most averages of a programme that ends; one more confirms the sums."""
     stages = stages_of(declared).values()
-    return sum(
-        1 if isinstance(stage, PooledTables) else MOST_STEPS + _BESIDE_STEPS for stage in stages
-    )
+    return sum(1 if isinstance(stage, PooledTables) else _most(stage) for stage in stages)
+
+
+def _most(model: Model) -> int:
+    more = MOST_FOLD_STEPS if model.penalty == CV else 0
+    return MOST_STEPS + _BESIDE_STEPS + more
 
 
 def longest_vector(declared: Declared) -> int:
@@ -56,4 +60,8 @@ def _longest(model: Model | PooledTables) -> int:
     newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
     sandwich = 1 + NARROW * triangle
     levels = _PLAIN + len(model.open_factors) * n_numbers(model.most_levels)
-    return max(counts, newton, sandwich, levels)
+    points = 0
+    if model.penalty == CV:
+        points = model.folds * (1 if model.kind == "ridge" else len(model.penalties))
+    folds = 2 + NARROW * (points * (1 + p + triangle) + model.folds)
+    return max(counts, newton, sandwich, levels, folds)

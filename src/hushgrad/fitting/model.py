@@ -22,11 +22,15 @@ type Errors = Literal["model", "sandwich", "site"]
 
 KINDS: tuple[str, ...] = get_args(Kind.__value__)
 INTERCEPT = "intercept"
+CV = "cv"  # in place of a penalty
+MOST_PENALTIES = 20
+VALIDATED = ("ridge", "logistic", "poisson")  # the kinds whose penalty may be chosen
 AGREED = "agreed"  # in place of the levels of a factor
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
     "penalise": ("standardised", "raw"),
+    "penalty_rule": ("min", "one_se"),
     "ties": ("efron", "breslow"),
     "missing": ("refuse", "drop"),
     "standard_errors": get_args(Errors.__value__),
@@ -53,7 +57,10 @@ class Model:
                      the two codes of a logistic outcome or of an event; both None: 1 and 0
     offset           Poisson: a column that is added to the linear predictor, such as log exposure
     weights          a column of weights of the rows, 1e-9 to 1e9 (not for Cox). A row counts once
-    penalty          λ of the penalty ½ λ Σ_j (b_j s_j)². The intercept has no penalty
+    penalty          λ of the penalty ½ λ Σ_j (b_j s_j)². The intercept has no penalty. "cv": chosen
+                     out of `penalties` by cross-validation
+    penalties, folds of cross-validation; row n of a site is in fold n mod folds
+    penalty_rule     "min": the smallest loss; "one_se": the largest λ within one standard error
     penalise         "standardised": s_j is the pooled standard deviation; "raw": s_j = 1
     delta            Huber: residuals up to delta, in units of y, count squared
     ties             Cox: "efron" or "breslow"
@@ -80,7 +87,10 @@ class Model:
     intercept: bool = True
     offset: str | None = None
     weights: str | None = None
-    penalty: float = 0.0
+    penalty: float | Literal["cv"] = 0.0
+    penalties: Sequence[float] = ()
+    folds: int = 5
+    penalty_rule: Literal["min", "one_se"] = "min"
     penalise: Literal["standardised", "raw"] = "standardised"
     delta: float | None = None
     ties: Literal["efron", "breslow"] = "efron"
@@ -190,7 +200,13 @@ class Model:
                 raise _mistake("event", None, "names Cox's column of events. Give it.")
             if self.weights is not None:
                 raise _mistake("weights", self.weights, f"belongs to no Cox model. {_LEAVE}")
-        if self.kind == "ridge" and not self.penalty > 0:
+        if self.penalty == CV:
+            if self.kind not in VALIDATED:
+                rule = f"belongs to {', '.join(VALIDATED)}, not to {self.kind}."
+                raise _mistake("penalty", self.penalty, rule)
+        elif self.penalties:
+            raise _mistake("penalties", self.penalties, 'belongs to penalty = "cv". Leave it out.')
+        if self.kind == "ridge" and self.penalty == 0:
             raise _mistake("penalty", self.penalty, 'of a ridge is > 0. Or use kind = "linear".')
         if self.kind == "huber" and self.delta is None:
             raise _mistake("delta", None, "of Huber's loss is a number in units of y. Give it.")
@@ -273,20 +289,31 @@ def _check_terms(model: Model) -> None:
 
 def _check_numbers(model: Model) -> None:
     for name, ok, rule in (
-        ("penalty", lambda v: v >= 0, "is a finite number ≥ 0."),
+        ("penalty", lambda v: v >= 0, 'is a finite number ≥ 0, or "cv".'),
         ("delta", lambda v: v > 0, "is a finite number > 0."),
         ("level", lambda v: 0 < v < 1, "is a number between 0 and 1, such as 0.95."),
     ):
         value = getattr(model, name)
-        if value is not None and not (_is_number(value) and ok(value)):
+        if value == CV and name == "penalty":
+            _check_penalties(model)
+        elif value is not None and not (_is_number(value) and ok(value)):
             raise _mistake(name, value, rule)
-    for name, low, high in (("most_levels", 2, 100), ("min_cell", 1, 10**6)):
+    for name, low, high in (("most_levels", 2, 100), ("min_cell", 1, 10**6), ("folds", 2, 20)):
         value = getattr(model, name)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise _mistake(name, value, f"is a whole number from {low} to {high}.")
     for name, pair in model.ranges.items():
         if len(pair) != 2 or not all(_is_number(v) for v in pair) or not pair[0] < pair[1]:
             raise _mistake(f"ranges.{name}", pair, "is two numbers, low < high.")
+
+
+def _check_penalties(model: Model) -> None:
+    given = model.penalties
+    if isinstance(given, str) or not 2 <= len(given) <= MOST_PENALTIES:
+        rule = f'is a list of 2 to {MOST_PENALTIES} numbers, with penalty = "cv".'
+        raise _mistake("penalties", given, rule)
+    if not all(_is_number(v) and v > 0 for v in given) or len(set(given)) < len(given):
+        raise _mistake("penalties", given, "are different numbers > 0.")
 
 
 def _is_number(value: object) -> bool:

@@ -184,13 +184,14 @@ class _Pooling:
             f=f,
             F=f + float(gamma @ self.P @ gamma) / 2,
             g=values[1 : p + 1] + self.P @ gamma,
-            H=_symmetric(values[p + 1 :], p) + self.P,
+            H=symmetric(values[p + 1 :], p) + self.P,
             null_loss=0.0 if null is None else float(values[-1]),
             n_numbers=n_numbers,
         )
 
 
-def _symmetric(upper: Vector, p: int) -> Vector:
+def symmetric(upper: Vector, p: int) -> Vector:
+    """H (p, p) of its upper triangle, row by row."""
     H = np.zeros((p, p))
     H[np.triu_indices(p)] = upper[: p * (p + 1) // 2]
     return H + np.triu(H, 1).T

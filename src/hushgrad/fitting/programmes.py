@@ -22,9 +22,10 @@ import numpy as np
 from hushgrad.errors import FitError
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
+from hushgrad.fitting.cross_validation import cross_validate
 from hushgrad.fitting.inference import summarise
 from hushgrad.fitting.levels import agree_levels
-from hushgrad.fitting.model import Model
+from hushgrad.fitting.model import CV, Model
 from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.result import FitResult
@@ -60,15 +61,24 @@ def programme(
     if model.has_intercept:
         start[0] = null
     exponent = math.ceil(math.log2(max(counts.n_rows, *_sizes(model, counts))))
-    P = _penalty(model, at)
+    validation, folds = None, ()
+    declared = model
+    if model.penalty == CV:
+        unit = _penalty(model, at, 1.0)
+        validation, folds = yield from cross_validate(
+            model, rows, at, start, unit, exponent, progress
+        )
+        model = replace(model, penalty=validation.chosen, penalties=())
+    P = _penalty(model, at, float(model.penalty))
     end = yield from minimise(model, local, start, P, exponent, null, progress)
     _check_residuals(model, counts, end)
-    meat, stages = None, (stage, *end.stages)
+    meat, stages = None, (stage, *folds, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
         n_numbers = progress.add(len(start) * (len(start) + 1) // 2)
         meat = yield from _sandwich(model, local, end.gamma, exponent)
         stages = (*stages, FitStage("sandwich", n_numbers))
-    return summarise(model, counts, at, end, meat, stages, digest)
+    found = summarise(model, counts, at, end, meat, stages, digest)
+    return replace(found, model=declared, validation=validation)
 
 
 def _coordinates(model: Model, counts: Counts) -> Coordinates:
@@ -103,10 +113,10 @@ def _null(model: Model, counts: Counts, at: Coordinates) -> float:
     return (float(outcome / weight) - at.y_centre) / at.y_scale if model.kind != "cox" else 0.0
 
 
-def _penalty(model: Model, at: Coordinates) -> Vector:
+def _penalty(model: Model, at: Coordinates, penalty: float) -> Vector:
     """P (p, p) of ½ γᵀPγ. For the linear kinds the loss is in units of y_scale²."""
     size = at.spread if model.penalise == "standardised" else np.ones_like(at.spread)
-    per_column = model.penalty * (size / at.scale) ** 2
+    per_column = penalty * (size / at.scale) ** 2
     return np.diag([0.0, *per_column] if model.has_intercept else per_column)
 
 

@@ -23,5 +23,12 @@ class FitProgress:
         self.numbers += numbers
         return numbers
 
+    def forget_effective(self) -> None:
+        """Before several points are told, of which the least counts."""
+        self.effective = None
+
+    def note_least_effective(self, rows: float) -> None:
+        self.effective = rows if self.effective is None else min(rows, self.effective)
+
     def note_effective(self, rows: float) -> None:
         self.effective = rows

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.contracts import contract
+from hushgrad.fitting.cross_validation import CrossValidation
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage
 from hushgrad.fitting.sums import Vector
@@ -52,11 +53,17 @@ class FitResult:
     contract: str  # digest
     levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     # of factors whose levels the sites agreed on: {column: {level: number of sites}}
+    validation: CrossValidation | None = None  # how the penalty was chosen
     rounds: int | None = None  # communication rounds of all averages; None: no network
 
     def __getitem__(self, name: str) -> float:
         """The coefficient of this name."""
         return float(self.estimate[self.names.index(name)])
+
+    @property
+    def penalty(self) -> float:
+        """The penalty of the fit, declared or chosen by cross-validation."""
+        return float(self.model.penalty) if self.validation is None else self.validation.chosen
 
     @property
     def n_averages(self) -> int:
@@ -115,7 +122,7 @@ class FitResult:
             if value is not None
         ]
         if self.standard_error is None:
-            penalty = f"{self.model.penalty:g} ({self.model.penalise} columns)"
+            penalty = f"{self.penalty:g} ({self.model.penalise} columns)"
             notes.append(f"penalty {penalty}: no standard errors")
         else:
             kind = "sandwich" if self.model.kind == "huber" else self.model.standard_errors
@@ -127,7 +134,8 @@ class FitResult:
             + ", ".join(f"{level} ({count})" for level, count in found.items())
             for column, found in self.levels.items()
         ]
-        return [", ".join(notes), *agreed, pooled, f"contract {self.contract}"]
+        curve = [] if self.validation is None else self.validation.lines()
+        return [", ".join(notes), *curve, *agreed, pooled, f"contract {self.contract}"]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values, the contract included."""
@@ -137,9 +145,12 @@ class FitResult:
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "levels", "rounds", "n_averages", "numbers_pooled", "share_pooled",
+                "variance", "penalty", "levels", "rounds", "n_averages", "numbers_pooled",
+                "share_pooled",
             )
         }  # fmt: skip
+        if self.validation is not None:
+            plain |= {"validation": vars(self.validation)}
         stages = [vars(stage) for stage in self.stages]
         document = contract(self.model)
         return plain | {"stages": stages, "contract": document, "contract_digest": self.contract}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushgrad.fitting.levels import ENTRY
-from hushgrad.fitting.model import Model
+from hushgrad.fitting.model import CV, Model
 from hushgrad.fitting.plan import Declared, fits_of, stages_of
 from hushgrad.fitting.pooled_tables import PooledTables
 
@@ -52,4 +52,11 @@ def _fit(model: Model) -> tuple[int, int]:
     p = len(model.names)
     steps = 1 if model.kind in ("linear", "ridge") else EXPECTED_STEPS
     texts = ENTRY * model.most_levels * len(model.open_factors)
-    return steps + bool(texts), texts + 10 + 2 * p + steps * (p * (p + 3) // 2 + 1)
+    each = p * (p + 3) // 2 + 1
+    folds = averages = 0
+    if model.penalty == CV:
+        k, n = model.folds, len(model.penalties)
+        is_ridge = model.kind == "ridge"
+        folds = k * (each + 1) + n if is_ridge else k * n * (steps * each + 1) + k + n
+        averages = 2 if is_ridge else steps + 2
+    return steps + averages + bool(texts), texts + folds + 10 + 2 * p + steps * each

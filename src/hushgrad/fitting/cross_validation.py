@@ -1,0 +1,224 @@
+"""The penalty of a fit by k-fold cross-validation, on pooled sums.
+
+Row n of a site is in fold n mod k, which everybody may know. For every fold and every penalty λ a
+model is fitted to the rows of the other folds, and its loss is taken on the rows of the fold:
+
+    loss(λ) = Σ_folds L_fold / Σ_folds W_fold,      error(λ) = sd(L_fold / W_fold) / √k
+
+L is the sum of the rows' losses and W that of their weights. "min" takes the λ of the smallest
+loss, "one_se" the largest λ whose loss is at most one error above it.
+
+A ridge needs one average: f, g and H of every fold at zero give all its fits and losses. Other
+kinds take Newton steps for all folds and penalties together, one average for each step. A step is
+halved where its loss grows. As in `newton.py`, decisions that could hang on last bits are votes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hushgrad.errors import FitError
+from hushgrad.fitting.model import Model
+from hushgrad.fitting.newton import LAST_STEP, FitStage, pooled, symmetric
+from hushgrad.fitting.progress import FitProgress
+from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.site_sums import Coordinates, SiteSums
+from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
+
+MOST_STEPS = 40
+_GROWTH = 1e-12  # of a pooled loss, by rounding
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """The curve of cross-validation and what it chose."""
+
+    penalties: Vector  # (L,)
+    loss: Vector  # (L,) of a row in the mean, in the user's units
+    error: Vector  # (L,) its standard error over the folds
+    folds: int
+    chosen: float
+
+    @property
+    def best(self) -> float:
+        """The penalty of the smallest loss."""
+        return float(self.penalties[np.argmin(self.loss)])
+
+    @property
+    def simplest(self) -> float:
+        """The largest penalty whose loss is within one error of the smallest."""
+        least = int(np.argmin(self.loss))
+        near = self.loss <= self.loss[least] + self.error[least]
+        return float(self.penalties[near].max())
+
+    def lines(self) -> list[str]:
+        """The curve as text."""
+        each = zip(self.penalties, self.loss, self.error, strict=True)
+        curve = ", ".join(f"{p:g}: {loss:.5g} ± {error:.2g}" for p, loss, error in each)
+        return [
+            f"{self.folds}-fold cross-validation, mean loss by penalty: {curve}",
+            f"smallest loss at {self.best:g}, within one standard error {self.simplest:g}",
+        ]
+
+
+def fold_of(rows: Rows, fold: int, folds: int, *, others: bool) -> Rows:
+    """The rows of one fold, or those of all others."""
+    chosen = (np.arange(rows.n_rows) % folds == fold) != others
+    return replace(
+        rows, X=rows.X[chosen], y=rows.y[chosen], event=rows.event[chosen],
+        offset=rows.offset[chosen], weights=rows.weights[chosen],
+    )  # fmt: skip
+
+
+def cross_validate(
+    model: Model,
+    rows: Rows,
+    at: Coordinates,
+    start: Vector,
+    unit: Vector,
+    exponent: int,
+    progress: FitProgress,
+) -> Generator[Vector, Vector, tuple[CrossValidation, tuple[FitStage, ...]]]:
+    """Choose the penalty; `unit` (p, p) is P of the penalty 1."""
+    pooling = _Folds(model, rows, at, unit, exponent, progress)
+    stages: list[FitStage] = []
+    run = pooling.quadratic if model.kind == "ridge" else pooling.newton
+    losses, weights = yield from run(start, stages)  # (k, L), (k,)
+    mean = losses / weights[:, None] * at.y_scale**2
+    found = CrossValidation(
+        penalties=np.array(model.penalties, np.float64),
+        loss=losses.sum(axis=0) / weights.sum() * at.y_scale**2,
+        error=mean.std(axis=0, ddof=1) / math.sqrt(len(mean)),
+        folds=model.folds,
+        chosen=0.0,
+    )
+    wanted = found.best if model.penalty_rule == "min" else found.simplest
+    votes = yield from pooled((found.penalties == wanted).astype(np.float64))
+    stages.append(FitStage("choice of the penalty", progress.add(len(votes))))
+    chosen = float(found.penalties[int(np.argmax(votes))])
+    return replace(found, chosen=chosen), tuple(stages)
+
+
+@dataclass(frozen=True)
+class _Folds:
+    model: Model
+    rows: Rows
+    at: Coordinates
+    unit: Vector  # (p, p)
+    exponent: int
+    progress: FitProgress
+
+    def _sums(self, *, others: bool) -> list[SiteSums]:
+        k = self.model.folds
+        parts = [fold_of(self.rows, fold, k, others=others) for fold in range(k)]
+        return [
+            SiteSums(self.model, part, self.at, self.progress.note_least_effective)
+            for part in parts
+        ]
+
+    def _weights(self) -> list[float]:
+        k = self.model.folds
+        parts = [fold_of(self.rows, fold, k, others=False) for fold in range(k)]
+        return [math.fsum(part.weights) for part in parts]
+
+    def _pool(
+        self, values: Sequence[float] | Vector, vote: bool, name: str, stages: list[FitStage]
+    ) -> Generator[Vector, Vector, tuple[Vector, bool, bool]]:
+        """The pooled values, whether a site votes, and whether the sums of a site are too large."""
+        own = np.asarray(values, np.float64)
+        limbs = narrow(own, self.exponent)
+        flags = [float(vote), float(limbs is None)]
+        limbs = noise(NARROW * len(own)) if limbs is None else limbs
+        stages.append(FitStage(name, self.progress.add(len(own))))
+        got = yield from pooled(np.concatenate([flags, limbs]))
+        return from_narrow(got[2:], self.exponent), bool(got[0]), bool(got[1])
+
+    def quadratic(
+        self, start: Vector, stages: list[FitStage]
+    ) -> Generator[Vector, Vector, tuple[Vector, Vector]]:
+        """The losses (k, L) and the weights (k,) of the folds of a ridge, from one average."""
+        k, p = self.model.folds, len(start)
+        zero = np.zeros(p)
+        own = [sums.at(zero) for sums in self._sums(others=False)]
+        got, _, is_too_far = yield from self._pool(
+            np.concatenate([*own, self._weights()]), False, "folds", stages
+        )
+        if is_too_far:
+            raise FitError("the sums of a site are too large for cross-validation. Check outliers.")
+        parts, weights = got[:-k].reshape(k, -1), got[-k:]
+        f, g = parts[:, 0], parts[:, 1 : p + 1]
+        H = np.array([symmetric(part[p + 1 :], p) for part in parts])
+        losses = np.empty((k, len(self.model.penalties)))
+        for fold in range(k):
+            for n, penalty in enumerate(self.model.penalties):
+                train = H.sum(axis=0) - H[fold] + penalty * self.unit
+                b = -np.linalg.solve(train, g.sum(axis=0) - g[fold])
+                losses[fold, n] = f[fold] + g[fold] @ b + b @ H[fold] @ b / 2
+        return losses, weights
+
+    def newton(
+        self, start: Vector, stages: list[FitStage]
+    ) -> Generator[Vector, Vector, tuple[Vector, Vector]]:
+        """The same of another kind, by Newton steps for all folds and penalties together."""
+        k, p, L = self.model.folds, len(start), len(self.model.penalties)
+        train = self._sums(others=True)
+        points = [_Point(start.copy(), start.copy()) for _ in range(k * L)]
+        vote, is_over = False, False
+        for _ in range(MOST_STEPS):
+            self.progress.forget_effective()
+            own = [train[n // L].at(point.gamma) for n, point in enumerate(points)]
+            for sums in train:
+                sums.tell_effective()
+            got, is_over, is_too_far = yield from self._pool(
+                np.concatenate(own), vote, "step of all folds", stages
+            )
+            for n, (point, values) in enumerate(zip(points, got.reshape(k * L, -1), strict=True)):
+                P = self.model.penalties[n % L] * self.unit
+                if is_too_far:
+                    point.halve()
+                    continue
+                F = float(values[0] + point.gamma @ P @ point.gamma / 2)
+                H = symmetric(values[p + 1 :], p) + P
+                point.step(F, values[1 : p + 1] + P @ point.gamma, H, _GROWTH * 2.0**self.exponent)
+            if is_over:
+                break
+            vote = max(point.decrement for point in points) < LAST_STEP
+        if not is_over:
+            raise FitError(
+                f"cross-validation has not converged after {MOST_STEPS} steps. Leave the smallest "
+                "penalties out, or look for outliers."
+            )
+        tests = self._sums(others=False)
+        own = [float(tests[n // L].at(point.gamma)[0]) for n, point in enumerate(points)]
+        got, _, is_too_far = yield from self._pool(
+            [*own, *self._weights()], False, "losses of all folds", stages
+        )
+        if is_too_far:
+            raise FitError("the losses of a fold are too large. Leave the smallest penalties out.")
+        return got[: k * L].reshape(k, L), got[k * L :]
+
+
+@dataclass
+class _Point:
+    """Newton's method for one fold and one penalty."""
+
+    gamma: Vector  # (p,) where the sums are pooled next
+    last: Vector  # (p,) the last point that was accepted
+    F: float = math.inf  # the loss there
+    decrement: float = math.inf
+
+    def halve(self) -> None:
+        self.gamma, self.decrement = (self.gamma + self.last) / 2, math.inf
+
+    def step(self, F: float, g: Vector, H: Vector, growth: float) -> None:
+        """Accept the point and take a step, or halve the step before."""
+        if self.F + growth < F:
+            self.halve()
+            return
+        move = -np.linalg.solve(H, g)
+        self.F, self.last, self.decrement = F, self.gamma, float(-g @ move)
+        self.gamma = self.gamma + move
