@@ -77,15 +77,24 @@ def test_agents_end_with_the_bits_of_plain_sums_after_kills_in_every_stage(tmp_p
     ]
 
 
-def test_agents_agree_on_levels_with_the_bits_of_plain_sums(tmp_path):
-    declared = hg.Model(
-        kind="linear", formula="pressure ~ age + stage", factors={"stage": "agreed"}, most_levels=4
-    )
+PRESSURE = {"formula": "pressure ~ age + stage", "factors": {"stage": fits.LEVELS}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "linear", "factors": {"stage": "agreed"}, "most_levels": 4},
+        {"kind": "ridge", "penalty": "cv", "penalties": (1, 30), "folds": 3},
+        {"kind": "ridge", "penalty": 2.0, "hessian": "products"},
+    ],
+    ids=["agreed levels", "cross-validation", "products"],
+)
+def test_agents_fit_with_the_bits_of_plain_sums(tmp_path, options):
+    declared = hg.Model(**(PRESSURE | options))
     setting = fit_network.configs(tmp_path, declared, SITES, NETWORK, seed=3)
     agents, results, _ = fit_network.run(setting)
     assert {r.status for r in results} == {Status.DONE}, [r.summary for r in results]
     assert {numbers(agent.fitted) for agent in agents} == {numbers(hg.fit(declared, SITES))}
-    assert agents[0].fitted.levels == {"stage": {"high": 3, "low": 3, "middle": 3}}
 
 
 def test_an_agent_with_a_small_cell_does_not_start_unless_it_accepts_it(tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from hushgrad.algorithms.consensus import MASKS, Consensus
+from hushgrad.fitting.conjugate import MOST_AVERAGES as MOST_PRODUCTS
 from hushgrad.fitting.cross_validation import MOST_STEPS as MOST_FOLD_STEPS
 from hushgrad.fitting.levels import n_numbers
-from hushgrad.fitting.model import CV, Model
+from hushgrad.fitting.model import CV, MOST_MATRIX, Model
 from hushgrad.fitting.newton import MOST_STEPS
 from hushgrad.fitting.plan import Declared, stages_of
 from hushgrad.fitting.pooled_tables import PooledTables
@@ -42,6 +43,8 @@ def most_averages(declared: Declared) -> int:
 
 def _most(model: Model) -> int:
     more = MOST_FOLD_STEPS if model.penalty == CV else 0
+    if not model.pools_hessian:
+        more = MOST_PRODUCTS
     return MOST_STEPS + _BESIDE_STEPS + more
 
 
@@ -55,13 +58,17 @@ def _longest(model: Model | PooledTables) -> int:
         return _PLAIN + model.n_cells + 2 * WIDE * len(model.means)
     p = len(model.names)
     width = p - model.has_intercept
-    triangle = p * (p + 1) // 2
+    square = p if model.pools_hessian else 0
+    if model.open_factors and model.hessian == "auto":  # fewer levels may be agreed
+        square = min(p, MOST_MATRIX)
+    triangle = square * (square + 1) // 2
     counts = _PLAIN + WIDE * (len(TOTALS) + 2 * width)
     newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
+    products = 2 + NARROW * (2 + 2 * p)
     sandwich = 1 + NARROW * triangle
     levels = _PLAIN + len(model.open_factors) * n_numbers(model.most_levels)
     points = 0
     if model.penalty == CV:
         points = model.folds * (1 if model.kind == "ridge" else len(model.penalties))
     folds = 2 + NARROW * (points * (1 + p + triangle) + model.folds)
-    return max(counts, newton, sandwich, levels, folds)
+    return max(counts, newton, products, sandwich, levels, folds)

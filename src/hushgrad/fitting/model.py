@@ -24,6 +24,7 @@ KINDS: tuple[str, ...] = get_args(Kind.__value__)
 INTERCEPT = "intercept"
 CV = "cv"  # in place of a penalty
 MOST_PENALTIES = 20
+MOST_MATRIX = 200  # coefficients of a fit that pools Hessians by itself
 VALIDATED = ("ridge", "logistic", "poisson")  # the kinds whose penalty may be chosen
 AGREED = "agreed"  # in place of the levels of a factor
 
@@ -31,6 +32,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
     "penalise": ("standardised", "raw"),
     "penalty_rule": ("min", "one_se"),
+    "hessian": ("auto", "matrix", "products"),
     "ties": ("efron", "breslow"),
     "missing": ("refuse", "drop"),
     "standard_errors": get_args(Errors.__value__),
@@ -62,6 +64,8 @@ class Model:
     penalties, folds of cross-validation; row n of a site is in fold n mod folds
     penalty_rule     "min": the smallest loss; "one_se": the largest λ within one standard error
     penalise         "standardised": s_j is the pooled standard deviation; "raw": s_j = 1
+    hessian          "matrix": Newton steps on pooled Hessians; "products": on pooled products H v,
+                     with a penalty and without standard errors; "auto": products from 201 on
     delta            Huber: residuals up to delta, in units of y, count squared
     ties             Cox: "efron" or "breslow"
     missing          "refuse" a row with a missing value, or "drop" it and count it
@@ -92,6 +96,7 @@ class Model:
     folds: int = 5
     penalty_rule: Literal["min", "one_se"] = "min"
     penalise: Literal["standardised", "raw"] = "standardised"
+    hessian: Literal["auto", "matrix", "products"] = "auto"
     delta: float | None = None
     ties: Literal["efron", "breslow"] = "efron"
     missing: Literal["refuse", "drop"] = "refuse"
@@ -133,6 +138,13 @@ class Model:
     def has_intercept(self) -> bool:
         """Cox has none: the baseline hazard takes its place."""
         return self.intercept and self.kind != "cox"
+
+    @property
+    def pools_hessian(self) -> bool:
+        """Whether Newton's steps use H itself, or products H v."""
+        if self.hessian == "auto":
+            return len(self.names) <= MOST_MATRIX
+        return self.hessian == "matrix"
 
     @property
     def is_inferred(self) -> bool:
@@ -210,6 +222,15 @@ class Model:
             raise _mistake("penalty", self.penalty, 'of a ridge is > 0. Or use kind = "linear".')
         if self.kind == "huber" and self.delta is None:
             raise _mistake("delta", None, "of Huber's loss is a number in units of y. Give it.")
+        if not self.pools_hessian and (self.kind not in VALIDATED or not _is_number(self.penalty)
+                                       or self.penalty == 0):  # fmt: skip
+            count = len(self.names)
+            raise _mistake(
+                "hessian", self.hessian,
+                f"of {count} coefficients: without a pooled Hessian nobody sees dependent columns, "
+                f"so the fit is a {', '.join(VALIDATED)} with a penalty > 0. Give a penalty, or "
+                f'hessian = "matrix", which pools {count * (count + 1) // 2} numbers at each step.',
+            )  # fmt: skip
         if self.standard_errors != "model" and (self.kind == "cox" or not self.is_inferred):
             raise _mistake(
                 "standard_errors", self.standard_errors,

@@ -54,12 +54,13 @@ class Minimum:
     gamma: Vector  # (p,) standardised
     loss: float  # without the penalty
     null_loss: float
-    H: Vector  # (p, p) with the penalty
+    H: Vector | None  # (p, p) with the penalty; None: it was never pooled
     stages: tuple[FitStage, ...]
 
     @property
     def bread(self) -> Vector:
         """H⁻¹, (p, p)."""
+        assert self.H is not None
         return np.linalg.inv(self.H)
 
 
@@ -96,7 +97,7 @@ def minimise(
     pooling = _Pooling(model, local, P, exponent, progress)
     now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
-        raise FitError(_far(model))
+        raise FitError(far(model))
     check_independent(model.names, now.H, _GROWTH * 2.0**exponent)
     null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
     stages = [FitStage("first step", now.n_numbers, now.F)]
@@ -152,7 +153,7 @@ class _Pooling:
                 return now
             stages.append(FitStage("halved step", now.n_numbers, None if now.is_too_far else now.F))
             step, vote = step / 2, False
-        raise FitError(_far(self.model))
+        raise FitError(far(self.model))
 
     def evaluate(
         self,
@@ -247,7 +248,8 @@ def _largest(names: Sequence[str], gamma: Vector) -> str:
     return f"The largest standardised coefficients are those of {named}."
 
 
-def _far(model: Model) -> str:
+def far(model: Model) -> str:
+    """The message for a step that stays too long."""
     return (
         f"a step of the fit stays too long after {MOST_HALVINGS} halvings: the pooled loss does "
         f"not fall. Look for outliers in {', '.join(model.columns)}, or use a penalty."

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting.conjugate import minimise_by_products
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.cross_validation import cross_validate
@@ -70,7 +71,8 @@ def programme(
         )
         model = replace(model, penalty=validation.chosen, penalties=())
     P = _penalty(model, at, float(model.penalty))
-    end = yield from minimise(model, local, start, P, exponent, null, progress)
+    method = minimise if model.pools_hessian else minimise_by_products
+    end = yield from method(model, local, start, P, exponent, null, progress)
     _check_residuals(model, counts, end)
     meat, stages = None, (stage, *folds, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":

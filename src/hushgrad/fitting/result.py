@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
+from hushgrad.fitting.conjugate import PRODUCT
 from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.cross_validation import CrossValidation
 from hushgrad.fitting.model import Model
@@ -124,6 +125,8 @@ class FitResult:
         if self.standard_error is None:
             penalty = f"{self.penalty:g} ({self.model.penalise} columns)"
             notes.append(f"penalty {penalty}: no standard errors")
+            if any(stage.name == PRODUCT for stage in self.stages):
+                notes.append("no Hessian pooled, but products with vectors")
         else:
             kind = "sandwich" if self.model.kind == "huber" else self.model.standard_errors
             notes.append(_ERRORS[kind])

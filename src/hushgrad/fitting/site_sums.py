@@ -118,6 +118,20 @@ class SiteSums:
                 (self.Z * curvature[:, None]).T @ self.Z,
             )
 
+    def first_order(self, gamma: Vector) -> Vector:
+        """f, g (p,) and the diagonal of H (p,) in one vector; `product` is then of this point."""
+        with np.errstate(over="ignore", invalid="ignore"):  # far steps
+            rows = self._losses(self.Z @ gamma + self.offset, self.y)
+            self._curvature = self.weights * rows.curvature
+            loss = (self.weights * rows.loss).sum()
+            slopes = self.Z.T @ (self.weights * rows.slope)
+            return np.concatenate([[loss], slopes, self._curvature @ self.Z**2])
+
+    def product(self, v: Vector) -> Vector:
+        """H v (p,) at the last point."""
+        assert self._curvature is not None
+        return self.Z.T @ (self._curvature * (self.Z @ v))
+
     def tell_effective(self) -> None:
         """Tell `watch` the effective rows at the last point; Cox's are not known."""
         if self._watch is not None and self._curvature is not None:

@@ -16,6 +16,7 @@ from hushgrad.fitting.plan import Declared, fits_of, stages_of
 from hushgrad.fitting.pooled_tables import PooledTables
 
 EXPECTED_STEPS = 8  # of a logistic fit of separated rows; most fits need fewer
+EXPECTED_PRODUCTS = 20  # H v for each step, where no Hessian is pooled
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ def _fit(model: Model) -> tuple[int, int]:
     texts = ENTRY * model.most_levels * len(model.open_factors)
     each = p * (p + 3) // 2 + 1
     folds = averages = 0
+    if not model.pools_hessian:
+        averages = steps * EXPECTED_PRODUCTS
+        each = 2 + (2 + EXPECTED_PRODUCTS) * p
     if model.penalty == CV:
         k, n = model.folds, len(model.penalties)
         is_ridge = model.kind == "ridge"
