@@ -1,0 +1,101 @@
+"""Rows of a sweep side by side: on processes of this machine, or on an executor of the user's.
+
+`Study.run_sweep` gives its rows to an executor here; `hg.sweep` and `hushgrad run --jobs` start the
+processes. A row has the same numbers wherever it runs, but for `seconds`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
+
+from hushgrad.errors import InputError, StudyError
+from hushgrad.simulate.progress import Progress
+from hushgrad.simulate.result import Comparison
+from hushgrad.studies.sweep import SweepRow
+from hushgrad.studies.unfinished import Unfinished
+
+
+@contextmanager
+def worker_processes(jobs: int) -> Generator[Executor | None]:
+    """Processes that run rows; None for one job, which needs none."""
+    if jobs < 1:
+        raise InputError(f"a sweep needs jobs ≥ 1, but jobs = {jobs}. Use jobs=1.")
+    if jobs == 1:
+        yield None
+        return
+    # spawn: a process with JAX's threads must not be forked
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def finished_rows(
+    rows: Sequence[SweepRow],
+    work: Sequence[int],
+    executor: Executor,
+    keep: Unfinished | None,
+    bar: Progress,
+) -> Iterator[tuple[SweepRow, Comparison]]:
+    """The rows in their order, each as soon as it and all before it are done.
+
+    work   the trial-iterations of each row, for the bar
+    """
+    futures = [executor.submit(_run_row, row, keep) for row in rows]
+    for amount, future in zip(work, futures, strict=True):
+        future.add_done_callback(lambda _, amount=amount: bar.tick(amount))
+    try:
+        for row, future in zip(rows, futures, strict=True):
+            runs, told = future.result()
+            for category, message in told:
+                warnings.warn(message, category, stacklevel=2)
+            yield row, runs
+    except BrokenExecutor:
+        raise StudyError(
+            "a process of the sweep ended before its row was done: it was killed, or memory ran "
+            "out. Use fewer jobs. Where `hushgrad run` ran the sweep, --resume goes on with the "
+            "rows that are missing."
+        ) from None
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _run_row(
+    row: SweepRow, keep: Unfinished | None
+) -> tuple[Comparison, list[tuple[type[Warning], str]]]:
+    """A row's runs, without the objects that cannot travel between processes, and its warnings."""
+    with _hearing_interrupts(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runs = row.study.run(False, keep, f"row{row.row}")
+    bare = (replace(run, algorithm=None, problem=None, network=None) for run in runs)
+    told = dict.fromkeys((warning.category, str(warning.message)) for warning in caught)
+    return Comparison(tuple(bare)), list(told)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; one that waits for a row has nothing to leave."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _hearing_interrupts() -> Generator[None]:
+    """Let Ctrl-C stop the row under way, which leaves its state."""
+    before: Any = signal.getsignal(signal.SIGINT)
+    is_ignored = before is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    if is_ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if is_ignored:
+            signal.signal(signal.SIGINT, before)
