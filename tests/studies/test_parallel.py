@@ -1,5 +1,10 @@
 """Rows of a sweep that run side by side have the numbers of rows that run one after the other."""
 
+import csv
+import os
+import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -10,6 +15,7 @@ from hushgrad.errors import InputError, RiskWarning, StudyError
 from hushgrad.studies import load_study, parse_study
 from hushgrad.studies.sweep import numbers
 from support.studies import study_text
+from support.waiting import wait_for
 
 TEXT = study_text({"PDGNDS": 0.1, "EXTRA": 0.1}, iterations=6, engine="agents")
 SWEEP = '[sweep]\n"run.seed" = [1, 2, 3]\n"algorithm.stepsize.value" = [0.05, 0.1]\n'
@@ -107,3 +113,32 @@ def test_options_that_cannot_be_are_refused_before_a_row_runs(options, said):
 def test_lists_of_rows_that_are_none_are_refused(text):
     with pytest.raises(StudyError, match="numbers and ranges"):
         numbers(text)
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_rows_under_way_and_a_resumed_sweep_has_the_same_table(tmp_path):
+    text = study_text({"EXTRA": 0.1}, iterations=1)
+    rows = '[sweep]\n"run.iterations" = [100, 5_000_000, 5_000_001]\n'
+    (tmp_path / "sweep.toml").write_text(text + rows)
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "hushgrad", "run", "sweep.toml", "--jobs", "2", "--out"]
+
+    def start(out, *options):
+        return subprocess.Popen(
+            [*command, out, *options],
+            cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, process_group=0,
+        )  # fmt: skip
+
+    first = start("interrupted")
+    states = tmp_path / "cache/hushgrad/unfinished"
+    wait_for(lambda: list(states.rglob("row0-0.npz")), 120)
+    os.killpg(first.pid, signal.SIGINT)
+    assert "--resume continues" in first.communicate(timeout=120)[1]
+    assert first.returncode == 130
+    assert start("resumed", "--resume").wait(300) == 0
+    assert start("whole").wait(300) == 0
+    tables = []
+    for out in ("resumed", "whole"):
+        with (tmp_path / out / "sweep.csv").open() as file:
+            tables.append(_without_seconds(csv.DictReader(file)))
+    assert tables[0] == tables[1]

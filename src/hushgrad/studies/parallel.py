@@ -7,7 +7,6 @@ processes. A row has the same numbers wherever it runs, but for `seconds`.
 from __future__ import annotations
 
 import signal
-import threading
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
@@ -32,7 +31,7 @@ def worker_processes(jobs: int) -> Generator[Executor | None]:
         yield None
         return
     # spawn: a process with JAX's threads must not be forked
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_worker)
     try:
         yield pool
     finally:
@@ -74,7 +73,7 @@ def _run_row(
     row: SweepRow, keep: Unfinished | None
 ) -> tuple[Comparison, list[tuple[type[Warning], str]]]:
     """A row's runs, without the objects that cannot travel between processes, and its warnings."""
-    with _hearing_interrupts(), warnings.catch_warnings(record=True) as caught:
+    with _interrupts.heard(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runs = row.study.run(False, keep, f"row{row.row}")
     bare = (replace(run, algorithm=None, problem=None, network=None) for run in runs)
@@ -82,20 +81,36 @@ def _run_row(
     return Comparison(tuple(bare)), list(told)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; one that waits for a row has nothing to leave."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _Interrupts:
+    """Ctrl-C in a worker process: the row under way leaves its state, and no other row begins.
+
+    A terminal sends Ctrl-C to all processes, and an executor hands out rows ahead of time.
+    """
+
+    def __init__(self) -> None:
+        self._has_come = self._is_heard = False
+
+    def install(self) -> None:
+        signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *_: Any) -> None:
+        self._has_come = True
+        if self._is_heard:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def heard(self) -> Generator[None]:
+        if self._has_come:
+            raise KeyboardInterrupt
+        self._is_heard = True
+        try:
+            yield
+        finally:
+            self._is_heard = False
 
 
-@contextmanager
-def _hearing_interrupts() -> Generator[None]:
-    """Let Ctrl-C stop the row under way, which leaves its state."""
-    before: Any = signal.getsignal(signal.SIGINT)
-    is_ignored = before is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
-    if is_ignored:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if is_ignored:
-            signal.signal(signal.SIGINT, before)
+_interrupts = _Interrupts()
+
+
+def _start_worker() -> None:
+    _interrupts.install()
