@@ -36,7 +36,8 @@ def fit(
     """Fit one regression to the rows of all sites: every site runs this command with its own rows.
 
     The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
-    rows would give. It is printed, and written beside the state: result.json, coefficients.csv.
+    rows would give. It is printed, and written beside the state: result.json, coefficients.csv. If
+    the model file has \\[\\[stage]] tables, the stages run one after another: sums and fits.
     """
     from hushgrad.network.ops.command import run_agent
 

@@ -166,7 +166,7 @@ class _Folds:
         """The same of another kind, by Newton steps for all folds and penalties together."""
         k, p, L = self.model.folds, len(start), len(self.model.penalties)
         train = self._sums(others=True)
-        points = [_Point(start.copy(), start.copy()) for _ in range(k * L)]
+        points = [_FoldFit(start.copy(), start.copy()) for _ in range(k * L)]
         vote, is_over = False, False
         for _ in range(MOST_STEPS):
             self.progress.forget_effective()
@@ -203,7 +203,7 @@ class _Folds:
 
 
 @dataclass
-class _Point:
+class _FoldFit:
     """Newton's method for one fold and one penalty."""
 
     gamma: Vector  # (p,) where the sums are pooled next
