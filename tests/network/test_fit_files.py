@@ -218,7 +218,8 @@ def test_a_wrong_file_is_refused_by_name(tmp_path, keys, changed, words):
 
 def test_a_contract_that_no_hello_can_carry_is_refused(tmp_path, keys):
     wide = {
-        "kind": "linear",
+        "kind": "ridge",
+        "penalty": 1.0,
         "outcome": "y",
         "columns": [f"a_long_name_{n:050}" for n in range(999)],
     }

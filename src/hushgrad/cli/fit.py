@@ -37,7 +37,7 @@ def fit(
 
     The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
     rows would give. It is printed, and written beside the state: result.json, coefficients.csv. If
-    the model file has \\[\\[stage]] tables, the stages run one after another: sums and fits.
+    the model file is a plan of stages, they run one after another: sums and fits.
     """
     from hushgrad.network.ops.command import run_agent
 

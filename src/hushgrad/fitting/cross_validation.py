@@ -208,17 +208,17 @@ class _FoldFit:
 
     gamma: Vector  # (p,) where the sums are pooled next
     last: Vector  # (p,) the last point that was accepted
-    F: float = math.inf  # the loss there
+    loss: float = math.inf  # with the penalty, there
     decrement: float = math.inf
 
     def halve(self) -> None:
         self.gamma, self.decrement = (self.gamma + self.last) / 2, math.inf
 
-    def step(self, F: float, g: Vector, H: Vector, growth: float) -> None:
+    def step(self, loss: float, g: Vector, H: Vector, growth: float) -> None:
         """Accept the point and take a step, or halve the step before."""
-        if self.F + growth < F:
+        if self.loss + growth < loss:
             self.halve()
             return
         move = -np.linalg.solve(H, g)
-        self.F, self.last, self.decrement = F, self.gamma, float(-g @ move)
+        self.loss, self.last, self.decrement = loss, self.gamma, float(-g @ move)
         self.gamma = self.gamma + move

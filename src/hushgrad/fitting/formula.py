@@ -87,7 +87,7 @@ def _part_text(part: Part) -> str:
 class _Reader:
     """A text that is read from left to right."""
 
-    field: str  # of the model, for messages
+    key: str  # of the model, for messages
     text: str
     terms: list[Term] = field(default_factory=list[Term])
     offset: str | None = None
@@ -105,7 +105,7 @@ class _Reader:
         at = self.now.place if place is None else place
         found = f"{self.text[at]!r}" if at < len(self.text) else "the end"
         raise ModelError(
-            f"model: {self.field}: {rule}, but character {at + 1} is {found}.\n"
+            f"model: {self.key}: {rule}, but character {at + 1} is {found}.\n"
             f"  {self.text}\n  {' ' * at}^"
         )
 

@@ -113,7 +113,7 @@ class TablesResult:
     def histogram(self, column: str) -> Vector:
         """The rows between the edges of a column, (edges − 1,)."""
         place = len(self.cells)
-        for name, edges in reversed(self.declared.histograms.items()):
+        for name, edges in reversed(list(self.declared.histograms.items())):
             place -= len(edges) - 1
             if name == column:
                 return np.array(self.cells[place : place + len(edges) - 1])
