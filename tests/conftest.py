@@ -1,5 +1,7 @@
 """What all tests share: no deadlines for hypothesis, compiled programs kept from run to run."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -20,6 +22,22 @@ def _keep_compiled_programs(request):
 
         jax.config.update("jax_compilation_cache_dir", str(request.config.cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+
+
+@pytest.fixture(autouse=True)
+def _compile_as_users_do_where_it_matters(request):
+    """Under `make test` let XLA optimise for the tests marked `optimised` only.
+
+    The others compare with a tolerance, and their programs are compiled in two thirds of the time.
+    """
+    if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"):
+        import jax
+
+        is_quick = request.node.get_closest_marker("optimised") is None
+        if is_quick != jax.config.read("jax_disable_most_optimizations"):
+            jax.config.update("jax_disable_most_optimizations", is_quick)
+            if not is_quick:
+                jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)
