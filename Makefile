@@ -32,9 +32,9 @@ $(VENV)/.sim: $(BIN)/python pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sim]' -c constraints.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.sim
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt  # with all of .sim, by one call of pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
-	@touch $@
+	@touch $(VENV)/.sim $@
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
