@@ -12,6 +12,8 @@
         │   ├── StepsizeError                   a malformed schedule or deviation
         │   ├── IdentityError                   keys, certificates, or a peer with a wrong name
         │   ├── ConfigError                     an agent's file that cannot be run
+        │   ├── PolicyError                     a run that the site's policy forbids
+        │   ├── LedgerError                     a ledger that was changed, or has lost a part
         │   └── PrivacyError                    a question that an audit cannot answer
         ├── MissingExtra (also an ImportError)  an optional package that is not installed
         ├── DivergedError                       the iterates left the finite numbers
@@ -84,6 +86,14 @@ class IdentityError(InputError):
 
 class ConfigError(InputError):
     """An agent's file describes an agent that cannot be run."""
+
+
+class PolicyError(InputError):
+    """The policy of this site forbids a run, or the policy itself cannot be used."""
+
+
+class LedgerError(InputError):
+    """A ledger was changed by another program, or has lost a part."""
 
 
 class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error

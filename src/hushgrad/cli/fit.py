@@ -36,7 +36,8 @@ def fit(
     """Fit one regression to the rows of all sites: every site runs this command with its own rows.
 
     The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
-    rows would give. It is printed, and written beside the state: result.json, coefficients.csv.
+    rows would give. It is printed, and written beside the state: result.json, coefficients.csv, and
+    page.html, which also tells how the fit describes the rows of this site alone.
     """
     from hushgrad.network.ops.command import run_agent
 

@@ -35,10 +35,10 @@ from hushgrad.errors import (
     StaleCopyError,
     StateError,
 )
+from hushgrad.network.admission import Admission, admit
 from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
-from hushgrad.network.exposure import check_exposure
 from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.keys.masking import MASKS, begun_with, check_begun
 from hushgrad.network.keys.pairing import Pairing
@@ -110,6 +110,7 @@ class Agent:
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
+        self._admission: Admission | None = None
         self._pace = Pace(self.config.heartbeat)
         self._is_followed = False  # the user iterates over the agent
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
@@ -172,6 +173,8 @@ class Agent:
         if self.stats.round < 0:  # the agent ended before it had read its journal
             with suppress(StateError):
                 self._note_position(read_position(self.config.state))
+        if self._admission is not None:
+            self._admission.end(status)
         return AgentResult(
             name=self.config.name,
             run=self.config.run.id,
@@ -212,7 +215,9 @@ class Agent:
             self._given or config.objective, config.run.dim, hessian=self._hessian
         )
         check_stages(config.run, objective)
-        check_exposure(config, objective, is_quadratic=self._is_quadratic)
+        admission = admit(
+            config, objective, is_quadratic=self._is_quadratic, is_given=self._given is not None
+        )
         pairing = prepare(config)
         credentials = None if self._transport else credentials_of(config)
         state = StateDirectory(
@@ -224,6 +229,8 @@ class Agent:
             path = config.state / SAMPLES
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
+            admission.begin(state)
+            self._admission = admission
             check_jumped(config.state)
             session, stopping = session_of(config, self._incarnation)
             if credentials is not None:
@@ -359,13 +366,7 @@ class Agent:
 
     def _sample(self, machine: StepMachine) -> None:
         if self._samples is not None:
-            try:
-                self._samples.keep(machine.k, machine.x)
-            except OSError as error:
-                raise StateError(
-                    f"'{self.config.state / SAMPLES}' cannot be written: {error.strerror}. The "
-                    "state is kept: make room, then start the agent again."
-                ) from error
+            self._samples.keep(machine.k, machine.x)
 
     async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
         """Call `work` in a thread, so that the event loop goes on."""

@@ -110,6 +110,8 @@ def _build(
     source: Source, tables: Table, common: RunConfig, objective: ObjectiveSpec | FitSpec
 ) -> AgentConfig:
     own = agent(**tables["agent"])
+    if own["policy"] is not None:
+        own["policy"] = source.directory / own["policy"]
     kept = {key: own.pop(key) for key in ("key", "certificate", "state", "result")}
     paths = {key: source.directory / path for key, path in kept.items()}
 

@@ -120,6 +120,7 @@ class AgentConfig:
     record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
     accept_exposure: frozenset[str] = frozenset()  # names of hushgrad.theory.WEAKNESSES
+    policy: Path | None = None  # of the site, besides the system's
     log: LogConfig = field(default_factory=LogConfig)
 
 

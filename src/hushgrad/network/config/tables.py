@@ -39,6 +39,7 @@ def agent(
     metrics: str | None = None,
     expose_metrics: bool = False,
     accept_exposure: list[str] | None = None,
+    policy: str | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
     log_format: Literal["text", "json"] = "text",
 ) -> dict[str, Any]:

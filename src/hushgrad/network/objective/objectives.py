@@ -112,6 +112,7 @@ class Objective:
     effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
+    n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
     fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
 
     def curvature(self, kind: str) -> Curve:
@@ -210,8 +211,10 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
     largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
+    n_events = int(min((signs > 0).sum(), (signs < 0).sum())) if loss is losses.LOGISTIC else None
     # the data of `objective` may have R in place of the rows
-    return replace(_with_rows(objective, loss.rows, held), n_rows=len(y), largest_row=largest)
+    objective = replace(objective, n_rows=len(y), n_events=n_events, largest_row=largest)
+    return _with_rows(objective, loss.rows, held)
 
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
