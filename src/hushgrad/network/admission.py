@@ -213,8 +213,7 @@ def governing(config: AgentConfig) -> list[Policy]:
 
 def _is_recorded(config: AgentConfig) -> bool:
     """Whether the key's own ledger has the run: one with a seed has no secrets to keep."""
-    is_masked = bool(config.partners) or config.run.model is not None
-    return is_masked and config.run.seed is None
+    return bool(config.partners) and config.run.seed is None
 
 
 def read_ledger(policy: Policy) -> list[LedgerLine]:

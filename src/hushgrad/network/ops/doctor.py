@@ -28,6 +28,7 @@ from hushgrad.network.keys.identity import Certificate, Identity, load_certifica
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.ops.guarantee import guarantees
+from hushgrad.network.ops.policy import policy_rulings
 from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.staging import check_stages
@@ -80,6 +81,8 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
+    for ruling in policy_rulings(config, objective):
+        yield Check(f"policy {ruling.rule}", ruling.is_kept, ruling.text)
     for name, is_good, text, numbers in guarantees(config, objective):
         yield Check(name, is_good, text, data=numbers)
     position, own = None, None  # own: the last round of the journal, for `_neighbours`
