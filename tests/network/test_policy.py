@@ -146,7 +146,7 @@ def test_a_symlink_to_listed_data_passes_and_one_to_other_data_does_not(site, tm
     copy.write_bytes(file.read_bytes())
     link.unlink()
     link.symlink_to(copy)
-    with pytest.raises(PolicyError, match="copy.csv"):
+    with pytest.raises(PolicyError, match=r"copy\.csv"):
         start(replace(again(listed, 2), objective=replace(site.objective, file=link)))
 
 
@@ -179,7 +179,8 @@ def test_the_count_of_runs_survives_every_disguise(site, tmp_path, book):
     disguises = {
         "another id": {},
         "another key": {
-            "key": tmp_path / "new" / "agent-0.key", "certificate": tmp_path / "new" / "agent-0.crt",
+            "key": tmp_path / "new" / "agent-0.key",
+            "certificate": tmp_path / "new" / "agent-0.crt",
         },
         "another name of the file": {"objective": replace(site.objective, file=link)},
         "a relative path": {"objective": replace(site.objective, file=relative)},
@@ -231,7 +232,7 @@ def test_runs_in_a_period_are_counted_by_the_ledger_not_by_the_clock(
     start(again(config, 2))
     for days in (0, 29.9):
         clock(days)
-        with pytest.raises(PolicyError, match="would be run 3 within 30 days. Wait until"):
+        with pytest.raises(PolicyError, match="would be run 3 within 30 days"):
             start(again(config, 3))
     clock(-400)  # set back: earlier runs are in the future, and count
     with pytest.raises(PolicyError, match=r"(?s)clock: the last line.*max_runs_in_period = 2"):
@@ -297,7 +298,7 @@ def test_a_ledger_that_was_begun_anew_is_not_that_of_the_policy(site, tmp_path, 
     for file in tmp_path.glob("book*"):
         file.unlink()
     book[0].create()
-    with pytest.raises(PolicyError, match="but '.*book' began with"):
+    with pytest.raises(PolicyError, match=r"but '.*book' began with"):
         start(again(config, 2))
 
 
@@ -307,7 +308,7 @@ def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, book, monkey
     config = ruled(site, tmp_path, max_mu=1.0, **book[1])
     start(again(config, 1))
     start(again(config, 2))  # √0.72 = 0.849
-    with pytest.raises(PolicyError, match="max_mu = 1, and with this run 1.039 is spent"):
+    with pytest.raises(PolicyError, match=r"max_mu = 1, and with this run 1\.039 is spent"):
         start(again(config, 3))
     spends["mu"] = 0.52  # √(0.72 + 0.2704) = 0.995
     start(again(config, 3))

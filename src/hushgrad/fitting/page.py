@@ -185,8 +185,8 @@ def _spread(result: FitResult, n: int, name: str) -> tuple[float, str]:
 def _local(result: FitResult, check: SiteCheck) -> Iterable[str]:
     """The fit on the rows of one site."""
     kind = result.model.kind
-    yield f'<div class="local"><h2>The rows of {escape(check.site)} <span class="only">local: not '
-    yield "for others</span></h2>"
+    only = '<span class="only">local: not for others</span>'
+    yield f'<div class="local"><h2>The rows of {escape(check.site)} {only}</h2>'
     yield (
         f"<p>How the fit describes the {check.n_rows} rows of {escape(check.site)}, computed at "
         "this site after the fit. If another site had pooled false sums, it would show here.</p>"

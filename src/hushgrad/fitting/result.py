@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
@@ -140,6 +142,15 @@ class FitResult:
         stages = [vars(stage) for stage in self.stages]
         document = contract(self.model)
         return plain | {"stages": stages, "contract": document, "contract_digest": self.contract}
+
+    @classmethod
+    def from_json(cls, model: Model, document: Mapping[str, Any]) -> FitResult:
+        """The result that `to_json` wrote."""
+        given = {f.name: document[f.name] for f in fields(cls) if f.name in document}
+        arrays = {k: np.array(v) for k, v in given.items() if isinstance(v, list)}
+        stages = tuple(FitStage(**stage) for stage in document["stages"])
+        more = {"names": tuple(document["names"]), "contract": document["contract_digest"]}
+        return cls(model=model, **(given | arrays | more | {"stages": stages}))
 
     def to_csv(self) -> str:
         """The coefficients as CSV, one line each, with all digits."""

@@ -31,6 +31,7 @@ LEAST = 10  # rows of a group
 DOUBTFUL = 1e-3  # p of calibration below which a page and a terminal say so
 _STEPS = 40
 _SETTLED = 1e-10  # gᵀH⁻¹g
+_FLAT = 1e-6  # of the first curvature
 
 MEASURES = {
     "logistic": "log-loss per row",
@@ -252,7 +253,7 @@ def _minimum(
 ) -> tuple[float | None, float | None, float | None]:
     """(last entry, its error, the gain) of Newton's method; Nones if it does not settle."""
     point, (f, g, H) = start, at(start)
-    first = f
+    first, curved = f, np.diagonal(H)
     for _ in range(_STEPS):
         try:
             step = -np.linalg.solve(H, g)
@@ -261,6 +262,8 @@ def _minimum(
         if not np.isfinite(step).all():
             break
         if -g @ step < _SETTLED * max(1.0, abs(f)):
+            if (np.diagonal(H) < _FLAT * curved).any():  # the minimum is at infinity
+                break
             variance = float(np.linalg.inv(H)[-1, -1])
             return float(point[-1]), math.sqrt(max(variance, 0.0)), max(0.0, first - f)
         with np.errstate(over="ignore", invalid="ignore"):

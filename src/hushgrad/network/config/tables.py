@@ -105,9 +105,14 @@ def fit_run(
 
 
 def fit(
-    *, model: str, file: str, delimiter: str | None = None, decimal: str = "."
+    *,
+    model: str,
+    file: str | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    draw_rows: int | None = None,
 ) -> dict[str, Any]:
-    """[fit]."""
+    """[fit]; `draw_rows`, in place of `file`, for a rehearsal: rows that are drawn."""
     return locals()
 
 

@@ -169,7 +169,7 @@ def _of_fit(spec: FitSpec, dim: int) -> Objective:
     return Objective(
         dim,
         _no_gradient,
-        f"{spec.model.kind} fit on {spec.file.name}: {n} rows{dropped}, "
+        f"{spec.model.kind} fit on {spec.place}: {n} rows{dropped}, "
         f"{len(spec.model.names)} coefficients",
         n_rows=n,
         effective_lengths=effective_rows(rows),
