@@ -45,7 +45,7 @@ def test_all_sites_run_as_processes_and_end_with_the_fit_of_the_drawn_rows(
 ):
     (tmp_path / "policy.toml").write_text("[policy]\nmin_rows = 1000000\n")
     monkeypatch.setenv("HUSHGRAD_POLICY", str(tmp_path / "policy.toml"))  # for real rows only
-    rows = [400, 500, 600]
+    rows = [900, 1000, 1100]
     options = [text for n in rows for text in ("--rows", str(n))]
     result = CliRunner().invoke(
         app, ["rehearse", str(model_file), *options, "--latency", "100ms", "--format", "json"]
