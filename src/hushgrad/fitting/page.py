@@ -71,6 +71,8 @@ def fit_page(result: FitResult, record: Record, checks: Mapping[str, SiteCheck])
         *(part for check in checks.values() for part in _local(result, check)),
         "<h2>How the fit went</h2>",
         _stages(result),
+        '<p class="soft">gᵀH⁻¹g is about the squared distance from the minimum, in standard errors.'
+        "</p>",
         "<h2>Who took part</h2>",
         html_table(
             ("site", "role", "fingerprint of the certificate"),
@@ -189,7 +191,8 @@ def _local(result: FitResult, check: SiteCheck) -> Iterable[str]:
     yield f'<div class="local"><h2>The rows of {escape(check.site)} {only}</h2>'
     yield (
         f"<p>How the fit describes the {check.n_rows} rows of {escape(check.site)}, computed at "
-        "this site after the fit. If another site had pooled false sums, it would show here.</p>"
+        "this site after the fit. False sums of another site that move the coefficients far show "
+        "here.</p>"
     )
     rows = [(check.measure, shown(check.own), shown(check.pooled), shown(check.constant))]
     heads = ("", f"rows of {check.site}", "rows of all sites", f"{check.site}'s mean alone")

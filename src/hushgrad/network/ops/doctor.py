@@ -82,7 +82,7 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
     for ruling in policy_rulings(config, objective):
-        yield Check(f"policy {ruling.rule}", ruling.is_kept, ruling.text)
+        yield Check("policy", ruling.is_kept, ruling.text)
     for name, is_good, text, numbers in guarantees(config, objective):
         yield Check(name, is_good, text, data=numbers)
     position, own = None, None  # own: the last round of the journal, for `_neighbours`
