@@ -119,7 +119,9 @@ def robots(home):
         yield code("rendezvous/robot.py")["agent_of"](name, start, fleet).config
 
 
-@pytest.mark.parametrize(("make", "count"), [(tumours, 3), (hospitals, 3), (sensors, 5), (robots, 4)])
+@pytest.mark.parametrize(
+    ("make", "count"), [(tumours, 3), (hospitals, 3), (sensors, 5), (robots, 4)]
+)
 def test_every_agent_of_the_examples_holds_every_condition_of_the_judgement(make, count, tmp_path):
     judged = [
         list(verdicts(config, load_objective(config.objective, config.run.dim)))

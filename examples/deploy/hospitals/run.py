@@ -52,7 +52,9 @@ def main(directory):
     same = len({result.theta.tobytes() for result in results.values()}) == 1
     print("all three have the same numbers, bit for bit" if same else "the numbers differ")
     pages = [directory / name / "state" / "page.html" for name in NAMES]
-    print("each has its page, state/page.html" if all(p.exists() for p in pages) else "a page lacks")
+    print(
+        "each has its page, state/page.html" if all(p.exists() for p in pages) else "a page lacks"
+    )
 
 
 if __name__ == "__main__":
