@@ -9,20 +9,18 @@ begin them anew: so the digest of the head is logged, printed on pages, and comp
 
 Data are told by keyed digests (objective/data_digest.py) under the same secret.
 
-Writers hold a lock on FILE.lock from their check to their line, so two runs cannot both take the
+Writers hold FILE.lock from their check to their line, so two runs cannot both take the
 last place that a policy leaves. The admission of a run (admission.py), `hushgrad ledger`, the
 doctor and the dossier use it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ from typing import Any
 
 from hushgrad.errors import LedgerError, StateError
 from hushgrad.files.atomic import create_file, replace_file, sync_directory
+from hushgrad.files.locks import locked
 from hushgrad.network.keys.identity import check_mode
 
 OPENED, BEGUN, RESUMED = "opened", "begun", "resumed"
@@ -117,24 +116,14 @@ class LedgerFile:
     def locked(self) -> Generator[None]:
         """Hold the ledger against other writers."""
         try:
-            lock = os.open(self._beside("lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            with locked(self._beside("lock"), _PATIENCE) as lock:
+                if lock is None:
+                    raise StateError(
+                        f"another process has held '{self.path}' for {_PATIENCE:.0f} s. End it."
+                    )
+                yield
         except OSError as error:
             raise _unwritable(self.path, error) from error
-        try:
-            deadline = time.monotonic() + _PATIENCE
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise StateError(
-                            f"another process has held '{self.path}' for {_PATIENCE:.0f} s. End it."
-                        ) from None
-                    time.sleep(0.01)
-            yield
-        finally:
-            os.close(lock)
 
     def lines(self, *, is_sealed: bool = True) -> list[LedgerLine]:
         """All lines, with chain, seals and head checked; LedgerError names what is broken.
