@@ -146,7 +146,9 @@ class FitResult:
     @classmethod
     def from_json(cls, model: Model, document: Mapping[str, Any]) -> FitResult:
         """The result that `to_json` wrote."""
-        given = {f.name: document[f.name] for f in fields(cls) if f.name in document}
+        given: dict[str, Any] = {
+            f.name: document[f.name] for f in fields(cls) if f.name in document
+        }
         arrays = {k: np.array(v) for k, v in given.items() if isinstance(v, list)}
         stages = tuple(FitStage(**stage) for stage in document["stages"])
         more = {"names": tuple(document["names"]), "contract": document["contract_digest"]}

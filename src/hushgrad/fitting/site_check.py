@@ -252,19 +252,19 @@ def _minimum(
     at: Callable[[Vector], tuple[float, Vector, Vector]], start: Vector
 ) -> tuple[float | None, float | None, float | None]:
     """(last entry, its error, the gain) of Newton's method; Nones if it does not settle."""
-    point, (f, g, H) = start, at(start)
-    first, curved = f, np.diagonal(H)
+    point, (f, g, curvature) = start, at(start)
+    first, curved = f, np.diagonal(curvature)
     for _ in range(_STEPS):
         try:
-            step = -np.linalg.solve(H, g)
+            step = -np.linalg.solve(curvature, g)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(step).all():
             break
         if -g @ step < _SETTLED * max(1.0, abs(f)):
-            if (np.diagonal(H) < _FLAT * curved).any():  # the minimum is at infinity
+            if (np.diagonal(curvature) < _FLAT * curved).any():  # the minimum is at infinity
                 break
-            variance = float(np.linalg.inv(H)[-1, -1])
+            variance = float(np.linalg.inv(curvature)[-1, -1])
             return float(point[-1]), math.sqrt(max(variance, 0.0)), max(0.0, first - f)
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(_STEPS):
@@ -274,7 +274,7 @@ def _minimum(
                 step = step / 2
             else:
                 break
-        point, (f, g, H) = point + step, found
+        point, (f, g, curvature) = point + step, found
     return None, None, None
 
 

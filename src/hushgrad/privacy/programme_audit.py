@@ -93,14 +93,14 @@ def audit_programme(
     ]
 
 
-def _adversaries(n_sites: int, agent: int) -> dict[str, list[Adversary]]:
-    others = [j for j in range(n_sites) if j != agent]
-    kinds: dict[str, list[Adversary]] = {
+def _adversaries(n_sites: int, agent: int) -> dict[str, Sequence[Adversary]]:
+    others = frozenset(range(n_sites)) - {agent}
+    kinds: dict[str, Sequence[Adversary]] = {
         "a listener who hears every link in clear": [Eavesdropper()],
-        "each other site alone": [Curious({j}) for j in others],
+        "each other site alone": [Curious(frozenset({j})) for j in sorted(others)],
     }
     if len(others) > 2:
-        kinds["all other sites but one, together"] = [Curious(set(others) - {j}) for j in others]
+        kinds["all other sites but one, together"] = [Curious(others - {j}) for j in sorted(others)]
     if len(others) > 1:
-        kinds["all other sites together"] = [Curious(set(others))]
+        kinds["all other sites together"] = [Curious(others)]
     return kinds
