@@ -60,14 +60,15 @@ def verify(
     documents: list[dict[str, Any]] = []
     for ledger in _ledgers(place):
         try:
-            lines = ledger.lines()
+            lines = ledger.lines(is_sealed=ledger.has_secret)
             digests = [line.digest for line in lines]
             if head is not None and not any(digest.startswith(head) for digest in digests):
                 raise LedgerError(
                     f"'{ledger.path}' has {len(lines)} lines, and none has the digest {head}: its "
                     "end is lost, or it is another ledger. Restore the newest copy."
                 )
-            said = f"{len(lines)} lines, whole; the last has the digest {digests[-1]}"
+            seals = "" if ledger.has_secret else " (seals not checked: the secret is not here)"
+            said = f"{len(lines)} lines, whole{seals}; the last has the digest {digests[-1]}"
             found = {"ok": True, "text": said, "head": digests[-1]}
         except LedgerError as error:
             found = {"ok": False, "text": str(error), "head": None}

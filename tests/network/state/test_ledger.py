@@ -117,6 +117,18 @@ def test_an_older_copy_is_told_by_a_head_that_was_noted(ledger, tmp_path):
     assert "its end is lost" in json.loads(result.stdout)[0]["text"]
 
 
+def test_an_auditor_checks_the_chain_without_the_secret(ledger):
+    ledger.path.with_name("ledger.secret").unlink()
+    call = ["ledger", "verify", str(ledger.path)]
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 0
+    assert "seals not checked" in result.output
+    ledger.path.write_text(ledger.path.read_text().replace('"mu":0.5', '"mu":0.1', 1))
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 1
+    assert "line 3: it does not follow the line before" in result.output
+
+
 def test_half_a_line_of_a_killed_writer_is_cut_off(ledger):
     whole = ledger.path.read_bytes()
     ledger.path.write_bytes(whole + b'{"n":4,"time":"2026')

@@ -77,6 +77,11 @@ class LedgerFile:
     def exists(self) -> bool:
         return self.path.exists()
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether seals can be checked here; an auditor has a copy without the secret."""
+        return self._beside("secret").exists()
+
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
 
