@@ -72,6 +72,16 @@ def test_the_dossier_tells_everything_from_this_sites_position(agent_file):
     assert not (agent_file.parent / "state").exists()
 
 
+def test_the_policy_of_the_file_ends_the_command_with_exit_code_2(agent_file):
+    for command in ("fit", "agent"):
+        result = CliRunner().invoke(app, [command, str(agent_file)])
+        assert result.exit_code == 2
+        assert "min_rows = 100, and there are 80 rows of this site. Use more rows." in result.output
+        assert not (agent_file.parent / "state").exists()
+    said = CliRunner().invoke(app, ["doctor", str(agent_file), "--timeout", "0.1"]).output
+    assert "✗ policy             min_rows = 100" in said
+
+
 def test_attacks_on_the_programme_find_what_theory_says():
     """Masks hide a vector from each other site, and from all of them nothing can."""
     model = hg.Model(**MODEL)

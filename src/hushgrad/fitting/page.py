@@ -205,13 +205,14 @@ def _local(result: FitResult, check: SiteCheck) -> Iterable[str]:
     if check.p_value is not None:
         facts.append(("p of calibration", shown(check.p_value, 2)))
     yield html_table(("", ""), facts, kind="facts")
-    if len(check.groups) > 1:
+    drawn = [g for g in check.groups if math.isfinite(g.predicted) and math.isfinite(g.observed)]
+    if len(drawn) > 1:
         across, up = {
             "logistic": ("predicted risk", f"observed share of {result.model.outcome}"),
             "poisson": ("predicted count", "observed count"),
             "cox": ("expected events", "observed events"),
         }.get(kind, ("predicted", "observed"))
-        picture = calibration(check.groups, across=across, up=up)
+        picture = calibration(drawn, across=across, up=up)
         level = f"{100 * result.model.level:g} %"
         groups = html_table(
             ("rows", across, up, f"{level} interval"),

@@ -318,8 +318,9 @@ def _cox_check(
 def _expected_events(rows: Rows, eta: Vector) -> Vector:
     """e^η times the cumulative baseline hazard at each row's time, (n,)."""
     size = np.exp(eta - eta.max())
-    times = np.unique(rows.y[rows.event > 0.5])
-    at_risk = np.array([size[rows.y >= t].sum() for t in times])
-    died = np.array([rows.event[rows.y == t].sum() for t in times])
+    times, died = np.unique(rows.y[rows.event > 0.5], return_counts=True)
+    order = np.argsort(rows.y, kind="stable")
+    later = np.append(np.cumsum(size[order][::-1])[::-1], 0.0)  # Σ e^η from each sorted row on
+    at_risk = later[np.searchsorted(rows.y[order], times, side="left")]
     hazard = np.concatenate([[0.0], np.cumsum(died / at_risk)])
     return size * hazard[np.searchsorted(times, rows.y, side="right")]

@@ -69,8 +69,11 @@ class Programme(Stages):
         found = self._outcome if self.has_ended else None
         if not isinstance(found, FitResult):
             return None
-        name = self.config.name
-        return replace(found, checks={name: found.checked(name, self._rows)})
+        if not found.checks:
+            name = self.config.name
+            found = replace(found, checks={name: found.checked(name, self._rows)})
+            self._outcome = found
+        return found
 
     @property
     def error(self) -> FitError | None:

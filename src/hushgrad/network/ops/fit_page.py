@@ -53,13 +53,15 @@ def _fingerprint(certificate: Path, name: str) -> str | None:
 def _record(config: AgentConfig, result: AgentResult) -> Record:
     began, more = None, dict[str, str]()
     ledger = ledger_of(config.key)
-    if ledger.exists:
-        lines = ledger.lines()
-        own = [r for r in runs_of(lines) if r.begun.run == config.run.id]
-        began = stamp(own[-1].begun.time) if own else None
-        more["ledger"] = f"{ledger.path.name}, {len(lines)} lines, head {lines[-1].digest}"
-    policies = governing(config)
-    more["policy"] = ", ".join(str(p.path) for p in policies) or "none"
+    try:  # the fit is over: a ledger or a policy that was spoilt meanwhile does not undo it
+        if ledger.exists:
+            lines = ledger.lines()
+            own = [r for r in runs_of(lines) if r.begun.run == config.run.id]
+            began = stamp(own[-1].begun.time) if own else None
+            more["ledger"] = f"{ledger.path.name}, {len(lines)} lines, head {lines[-1].digest}"
+        more["policy"] = ", ".join(str(p.path) for p in governing(config)) or "none"
+    except HushgradError as error:
+        more["not told"] = str(error)
     more["accepted weaknesses"] = ", ".join(sorted(config.accept_exposure)) or "none"
     return Record(
         participants=participants(config),
