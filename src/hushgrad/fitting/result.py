@@ -149,10 +149,12 @@ class FitResult:
         given: dict[str, Any] = {
             f.name: document[f.name] for f in fields(cls) if f.name in document
         }
-        arrays = {k: np.array(v) for k, v in given.items() if isinstance(v, list)}
-        stages = tuple(FitStage(**stage) for stage in document["stages"])
-        more = {"names": tuple(document["names"]), "contract": document["contract_digest"]}
-        return cls(model=model, **(given | arrays | more | {"stages": stages}))
+        for name, value in given.items():
+            given[name] = np.array(value) if isinstance(value, list) else value
+        given["names"] = tuple(document["names"])
+        given["contract"] = document["contract_digest"]
+        given["stages"] = tuple(FitStage(**stage) for stage in document["stages"])
+        return cls(model=model, **given)
 
     def to_csv(self) -> str:
         """The coefficients as CSV, one line each, with all digits."""
