@@ -52,7 +52,8 @@ MODULES = {
     "hushgrad.errors":
         "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError FitError "
         "GraphError HushgradError IdentityError InputError JumpError MaskError MissingExtra "
-        "MixingError ModelError PeerLostError PrivacyError ProblemError ReplayError RiskWarning "
+        "MixingError ModelError PeerEndedError PeerLostError PrivacyError ProblemError ReplayError "
+        "RiskWarning "
         "StageError StaleCopyError StateError StepsizeError StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "

@@ -31,6 +31,8 @@ from hushgrad.network.config.model import (
 )
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.objective.objectives import Objective, load_objective
+from hushgrad.network.ops.access import access
+from hushgrad.network.ops.data import data_line
 from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.ops.guarantee import guarantees
 from hushgrad.network.ops.probe import probe
@@ -81,8 +83,12 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
     if config.run.model is not None:
         yield Check("contract", True, contract_digest(contract(config.run.model)))
+    for name, is_good, text in access(config):
+        yield Check(name, is_good, text)
     data, objective = _data(config)
     yield data
+    if (rows := data_line(config, objective)) is not None:
+        yield Check("data", *rows)
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
