@@ -67,7 +67,7 @@ def main() -> None:
         help="an extra that the agent needs; may be given twice",
     )  # fmt: skip
     given = parser.parse_args()
-    if sys.version_info < (3, 12):
+    if sys.version_info < (3, 12):  # noqa: UP036 an older Python may run this file
         raise SystemExit(
             "hushgrad needs Python 3.12 or newer, and the wheels are for the Python that runs this "
             f"command, {sys.version.split()[0]}. Run it by the Python of the agent's machine."
