@@ -421,7 +421,7 @@ def test_agents_that_were_started_again_still_tell_a_late_neighbour_their_weight
 
 
 def test_damage_to_a_journal_ends_by_name_or_in_the_same_run(tmp_path, keys, calm):
-    life = random_crashes.Life(tmp_path, keys, seed=1, tls=False, max_wait=0.4, heartbeat=0.1)
+    life = random_crashes.Life(tmp_path, keys, seed=1, tls=False, max_wait=3.0, heartbeat=0.1)
     rng = random.Random(4)
     asyncio.run(life.run(until=50))
     shutil.copytree(tmp_path / "state", tmp_path / "kept")

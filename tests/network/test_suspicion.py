@@ -61,8 +61,9 @@ def test_past_the_bound_the_run_ends_by_name_until_the_user_accepts_the_jump(tmp
         assert "max_jumps = 0 allows no more" in result.detail
         assert agent.stats.round == JUMP_AT - 1  # the message was not used
     assert (results[2].status, results[2].exit_code) == (Status.PEER_ENDED, 7)
-    assert results[2].detail.startswith(
-        f"agent-{refused[0]} ended the run: a neighbour's messages jumped (refused)"
+    assert any(
+        results[2].detail.startswith(f"agent-{j} ended the run: a neighbour's messages jumped")
+        for j in refused
     )
     assert results[2].seconds < configs[2].max_wait
     _, again = live(configs, asked)
