@@ -52,9 +52,9 @@ MODULES = {
     "hushgrad.errors":
         "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError FitError "
         "GraphError HushgradError IdentityError InputError JumpError LedgerError MaskError "
-        "MissingExtra MixingError ModelError PeerLostError PolicyError PrivacyError ProblemError "
-        "ReplayError RiskWarning StageError StaleCopyError StateError StepsizeError StudyError "
-        "WireError",
+        "MissingExtra MixingError ModelError PeerEndedError PeerLostError PolicyError PrivacyError "
+        "ProblemError ReplayError RiskWarning StageError StaleCopyError StateError StepsizeError "
+        "StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

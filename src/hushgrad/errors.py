@@ -28,7 +28,8 @@
             ├── StageError                      agents that would begin a stage at two points
             ├── JumpError                       a neighbour whose messages jump too often
             ├── ExposureError                   a stage whose sums would tell single rows
-            └── PeerLostError                   a neighbour was absent for too long
+            ├── PeerLostError                   a neighbour was absent for too long
+            └── PeerEndedError                  a neighbour says that the run is over
 
     UserWarning
     └── RiskWarning                             settings that are legal, but unlikely to work
@@ -147,19 +148,17 @@ class StageError(AgentError):
 class JumpError(AgentError):
     """A neighbour's messages jumped more often than `max_jumps` allows."""
 
-    def __init__(self, message: str, told: str = ""):
-        super().__init__(message)
-        self.told = told  # to the neighbours: without numbers, which are of one link only
-
 
 class ExposureError(AgentError):
     """At the start of a stage few rows dominate the sums, which would tell them."""
 
-    told = "a stage would expose its data"  # to the neighbours: without numbers
-
 
 class PeerLostError(AgentError):
-    """A neighbour was absent for longer than `max_wait`."""
+    """A neighbour was absent or silent for longer than `max_wait`, or failed."""
+
+
+class PeerEndedError(AgentError):
+    """A neighbour says that it has ended the run for good."""
 
 
 class RiskWarning(UserWarning):

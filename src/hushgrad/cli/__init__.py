@@ -20,7 +20,7 @@ from hushgrad.cli.terminal import handled
 # the module has COMMANDS of its own, a group of them. Those whose module is not there are left out.
 COMMANDS = (
     "demo", "new", "run", "gather", "compare", "audit", "cite", "bench", "contract", "rehearse",
-    "key", "agent", "fit", "status", "doctor", "ledger", "dossier",
+    "key", "agent", "fit", "status", "doctor", "ledger", "dossier", "sbom",
 )  # fmt: skip
 
 # Typer keeps line ends in these, so a paragraph is a line.

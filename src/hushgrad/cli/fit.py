@@ -19,8 +19,9 @@ hushgrad doctor agent.toml
 hushgrad fit agent.toml
 
 Exit codes: 0 done, 1 failed (the fit has no result, and the reason is named), 2 bad input, 3 a
-neighbour was lost, 4 refused (other rows than at the start, sums that differ, a stale copy), 130
-stopped by a signal. After 3 and 130 the same command continues the fit.
+neighbour was lost or failed, 4 refused (other rows than at the start, sums that differ, a stale
+copy), 7 a neighbour ended the fit, 130 stopped by a signal. After 3 and 130 the same command
+continues the fit.
 """
 
 

@@ -94,10 +94,11 @@ async def agree(
     if is_new:
         hub.start()
         hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
-    while not wanted <= known.known.keys():
-        if is_over():
-            return None
-        await hub.change()
+    with hub.watching.awaiting(lambda: _unannounced(wanted - known.known.keys())):
+        while not wanted <= known.known.keys():
+            if is_over():
+                return None
+            await hub.change()
     hub.check()
     shares = None
     if pairing is not None and mask_key is not None:
@@ -107,6 +108,10 @@ async def agree(
     if is_scaled and scale is None:
         scale = 2.0 ** max(_first(hub, number)[0].exponent for number in wanted)
     return Agreement(shares, scale)
+
+
+def _unannounced(numbers: set[int]) -> list[str]:
+    return [f"the announcement of agent {number}" for number in sorted(numbers)]
 
 
 def _own(

@@ -211,7 +211,8 @@ class Stages:
                     "is not finite. Choose a smaller stepsize."
                 )
         if start is None:
-            await hub.change()
+            with hub.watching.awaiting(lambda: [f"the start of stage {stage + 1} of agent 0"]):
+                await hub.change()
             return False
         await compute(self.make, stage, start)
         if self.config.number == LEADER:  # now the start can change no more

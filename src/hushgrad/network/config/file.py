@@ -112,13 +112,19 @@ def _build(
     kept = {key: own.pop(key) for key in ("key", "certificate", "state", "result")}
     paths = {key: source.directory / path for key, path in kept.items()}
 
+    proxy = tables["agent"].get("proxy")
+    dialled = [
+        t if "proxy" in t or proxy is None or "address" not in t else {**t, "proxy": proxy}
+        for t in tables["neighbour"]
+    ]
+
     def known(table: Table, builder: Builder) -> dict[str, Any]:
         fields = builder(**table)
         return fields | {"certificate": source.directory / fields["certificate"]}
 
     return AgentConfig(
         run=replace(common, x0=own.pop("x0")),
-        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in tables["neighbour"]),
+        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in dialled),
         partners=tuple(Partner(**known(t, partner)) for t in tables.get("partner", [])),
         objective=objective,
         **own,

@@ -166,6 +166,8 @@ class Processes:
         result = read_result(config.result)
         if result is not None and result.status is Status.DIVERGED:
             raise DivergedError(f"{config.name}: {result.detail}")
+        if result is not None and result.status in (Status.PEER_ENDED, Status.PEER_LOST):
+            await asyncio.sleep(GRACE)  # the agent with which the end began says more
         if result is None or result.is_done:
             raise _failure(config, f"ended with code {code}")
         raise _failure(config, f"ended: {result.summary}")
