@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.masking import mask_risks
 from hushgrad.agent.stages import n_stages, stage_lengths
-from hushgrad.algorithms.base import Algorithm
+from hushgrad.algorithms.base import Algorithm, stepsize_risks
 from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
 from hushgrad.files.digest import content_digest
 from hushgrad.mixing import Network
@@ -127,6 +127,7 @@ def run(
     )  # fmt: skip
     for risk in (
         *algorithm.risks(network, problem.smoothness()),
+        *stepsize_risks(algorithm),
         *mask_risks(algorithm, network),
         *exposed,
     ):
@@ -258,6 +259,8 @@ def describe(value: Any) -> Any:
         return {"kind": type(value).__name__} | {
             f.name: describe(getattr(value, f.name)) for f in fields(value)
         }
+    if isinstance(value, tuple):
+        return [describe(entry) for entry in value]
     return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
 
 

@@ -62,6 +62,10 @@ class StackedAgents(AgentView):
         ]
         return take(jnp.concatenate(parts), self.constants.args["ungroup"])
 
+    def each(self, values: Any) -> Any:
+        own = take(jnp.asarray(values), self.constants.args["agents"])  # (agents,) or with trials
+        return own[:, None, None] if own.ndim == 1 else own[:, None, :]
+
     def _draw(
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False
     ) -> Array:

@@ -43,6 +43,7 @@ class Plan:
     gradient: Any  # callable (theta (d,), data_i) → (d,)
     groups: int
     per_trial: bool
+    varied: tuple[int, ...] = ()  # the numbers of the algorithm that differ from trial to trial
 
     @property
     def is_small(self) -> bool:
