@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from hushgrad.simulate.fits import fit
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
+    from hushgrad.simulate.tuned import Tuning
+    from hushgrad.simulate.tuning import tune
     from hushgrad.studies import load_study
     from hushgrad.theory.promise import guarantee
 
@@ -81,6 +83,7 @@ __all__ = [
     "Problem",
     "PushPull",
     "Run",
+    "Tuning",
     "algorithms",
     "audit",
     "audit_repeated",
@@ -104,6 +107,7 @@ __all__ = [
     "stepsizes",
     "studies",
     "theory",
+    "tune",
     "witness",
 ]
 
@@ -127,6 +131,8 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.fits": "fit",
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
+        "simulate.tuned": "Tuning",
+        "simulate.tuning": "tune",
         "studies": "load_study",
         "theory.promise": "guarantee",
     },

@@ -12,8 +12,12 @@ from hushgrad import stepsizes as S
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.request import RunRequest
 from hushgrad.simulate.stacked.driver import simulate
-from hushgrad.simulate.stacked.numbers import numbers_of, pattern_of, with_numbers
-from hushgrad.simulate.stacked.program import NumbersSeenError
+from hushgrad.simulate.stacked.numbers import (
+    NumbersSeenError,
+    numbers_of,
+    pattern_of,
+    with_numbers,
+)
 from support import cases
 
 Q = cases.Quadratics(by_hand=True)

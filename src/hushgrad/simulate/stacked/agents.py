@@ -45,6 +45,7 @@ class StackedAgents(AgentView):
     # ---- for the view
 
     def gradient(self, x: Array) -> Array:
+        self.traffic.gradients += 1
         own = self._own_gradient(x)
         if "mask" not in self.constants.args:
             return own

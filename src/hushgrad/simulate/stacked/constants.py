@@ -76,6 +76,7 @@ class SeenTraffic:
     """The messages of one iteration, noted while its step is traced."""
 
     rounds: int = 0
+    gradients: int = 0  # of each agent
     uses: list[Use] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)  # noted by a recorder
 

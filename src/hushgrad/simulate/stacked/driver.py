@@ -359,4 +359,5 @@ def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
         messages_per_link=vectors / used if used else 0.0,
         numbers_per_link=numbers / used if used else 0.0,
         bytes_per_iteration=8.0 * numbers,
+        gradients_per_iteration=float(seen.gradients),
     )

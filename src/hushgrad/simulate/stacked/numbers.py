@@ -24,6 +24,10 @@ type Number = float | tuple[float, ...]  # of all agents, or one for each
 _ANY = math.inf  # stands for a number in a pattern; no whole number equals it
 
 
+class NumbersSeenError(Exception):
+    """A step looks at numbers that differ from trial to trial, so trials cannot share it."""
+
+
 def _is_number(value: object) -> bool:
     if isinstance(value, tuple):
         entries = cast("tuple[object, ...]", value)

@@ -44,7 +44,12 @@ from hushgrad.simulate.stacked.constants import (
     StepNeeds,
 )
 from hushgrad.simulate.stacked.layout import Layout
-from hushgrad.simulate.stacked.numbers import pattern_of, stacked_numbers, with_numbers
+from hushgrad.simulate.stacked.numbers import (
+    NumbersSeenError,
+    pattern_of,
+    stacked_numbers,
+    with_numbers,
+)
 from hushgrad.simulate.stacked.recorder import Recorder
 
 SAMPLES = 128  # metrics kept per call of the compiled block
@@ -209,10 +214,6 @@ def _program(algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False) -> Pro
             return _cached_program(pattern, plan, is_fixed=is_fixed)
     except TypeError:  # parameters that cannot be hashed
         return Program(pattern, plan, is_fixed=is_fixed)
-
-
-class NumbersSeenError(Exception):
-    """A step looks at numbers that differ from trial to trial, so trials cannot share it."""
 
 
 class Simulation:
