@@ -36,6 +36,7 @@ from hushgrad.errors import (
     StateError,
 )
 from hushgrad.network.agreement import prepare
+from hushgrad.network.auto import provisional
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure
@@ -209,10 +210,11 @@ class Agent:
             raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
         objective = load_objective(
-            self._given or config.objective, config.run.dim, hessian=self._hessian
-        )
+            self._given or config.objective, config.run.dim,
+            hessian=self._hessian, quadratic=self._is_quadratic,
+        )  # fmt: skip
         check_stages(config.run, objective)
-        check_exposure(config, objective, is_quadratic=self._is_quadratic)
+        check_exposure(provisional(config, objective), objective, is_quadratic=self._is_quadratic)
         pairing = prepare(config)
         credentials = None if self._transport else credentials_of(config)
         state = StateDirectory(
@@ -267,6 +269,7 @@ class Agent:
         )
         if local_of is None:
             return
+        self.config = stages.config  # with the stepsize on which the agents agreed
         is_open = self.config.run.model is not None
         steps = JournaledMachine(
             stages.algorithm, local_of, self._x0, begins=stages.begins, is_open=is_open

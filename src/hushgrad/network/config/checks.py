@@ -33,9 +33,9 @@ _LEAST = {
 }  # fmt: skip
 _VECTORS = {"rendezvous": "position", "average": "values"}
 _POSITIVE = {
-    "run": ["tolerance", "scale", "row_norm", "row_target"],
+    "run": ["tolerance", "scale", "smoothness", "row_norm", "row_target"],
     "agent": ["max_wait", "heartbeat"],
-    "objective": ["delta"],
+    "objective": ["delta", "smoothness"],
 }
 
 
