@@ -209,10 +209,8 @@ class Agent:
         if self._incarnation:
             raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
-        objective = load_objective(
-            self._given or config.objective, config.run.dim,
-            hessian=self._hessian, quadratic=self._is_quadratic,
-        )  # fmt: skip
+        known = {"hessian": self._hessian, "quadratic": self._is_quadratic}
+        objective = load_objective(self._given or config.objective, config.run.dim, **known)
         check_stages(config.run, objective)
         check_exposure(provisional(config, objective), objective, is_quadratic=self._is_quadratic)
         pairing = prepare(config)
