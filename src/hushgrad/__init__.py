@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hushgrad.simulate.tuned import Tuning
     from hushgrad.simulate.tuning import tune
     from hushgrad.studies import load_study
+    from hushgrad.studies.study import sweep
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -106,6 +107,7 @@ __all__ = [
     "splits",
     "stepsizes",
     "studies",
+    "sweep",
     "theory",
     "tune",
     "witness",
@@ -134,6 +136,7 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.tuned": "Tuning",
         "simulate.tuning": "tune",
         "studies": "load_study",
+        "studies.study": "sweep",
         "theory.promise": "guarantee",
     },
 )
