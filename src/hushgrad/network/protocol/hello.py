@@ -17,6 +17,7 @@ from hushgrad.agent.weights import Ends, Row
 from hushgrad.algorithms.base import Algorithm, Stepping
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
 from hushgrad.stepsizes import constant
@@ -156,7 +157,7 @@ def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
 
 def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
     try:
-        said = json.loads(bytes(body))
+        said = parse_json(bytes(body))
     except (ValueError, RecursionError) as error:
         raise WireError(
             f"a {what} is JSON, but its parser raised {type(error).__name__}"

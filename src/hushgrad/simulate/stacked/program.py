@@ -266,7 +266,7 @@ class Simulation:
         self.prepared: Prepared  # from `start` on
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, stage, two_hop)
-            self.args["numbers"] = [jnp.asarray(number) for number in numbers]
+            self.args["numbers"] = jax.device_put(list(numbers))
 
     def _arrays(self, problem: Problem, seed: int, stage: int, two_hop: Any) -> dict[str, Any]:
         network, graph = self.network, self.network.graph
@@ -312,7 +312,7 @@ class Simulation:
         masks = self._masks(problem.dim, seed)
         if masks is not None:
             arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
-        return jax.tree.map(jnp.asarray, arrays)
+        return jax.device_put(arrays)
 
     def _masks(self, dim: int, seed: int) -> Any:
         """The masks of these trials; their sizes may hang on numbers that differ."""
@@ -346,14 +346,12 @@ class Simulation:
 
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
-        stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
+        stacked = jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
         if not self.program.is_refused:
             try:
                 state, self.prepared = self.program.start(self.args, stacked)
                 return state
-            except (
-                Exception
-            ):  # a user's step may look at a number; a mistake of its own comes again
+            except Exception:  # a step may look at a number; a mistake of its own comes again
                 self.program.is_refused = True
         if self.plan.varied:
             raise NumbersSeenError
