@@ -335,8 +335,9 @@ def constant(value: float | Sequence[float], deviation: Deviation | None = None)
     way_out = "About 1/L suits most methods, with L the largest curvature (problem.smoothness())."
     rule = "a stepsize is positive and finite"
     if isinstance(value, str) or not isinstance(value, Iterable):
-        _check(_is_number(value) and value > 0, rule, "value", value, way_out)
-        return Constant(value=float(value), deviation=deviation)
+        number: Any = value
+        _check(_is_number(number) and number > 0, rule, "value", value, way_out)
+        return Constant(value=float(number), deviation=deviation)
     values = list(value)
     _check(bool(values), "every agent has a stepsize", "value", values, way_out)
     for i, each in enumerate(values):

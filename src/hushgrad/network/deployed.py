@@ -209,7 +209,7 @@ class Agent:
         if self._incarnation:
             raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
-        known = {"hessian": self._hessian, "quadratic": self._is_quadratic}
+        known: dict[str, Any] = {"hessian": self._hessian, "quadratic": self._is_quadratic}
         objective = load_objective(self._given or config.objective, config.run.dim, **known)
         check_stages(config.run, objective)
         check_exposure(provisional(config, objective), objective, is_quadratic=self._is_quadratic)

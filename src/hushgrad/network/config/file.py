@@ -89,7 +89,7 @@ def _checked(place: Source, tables: dict[str, Any]) -> AgentConfig:
             f"{type(algorithm).__name__}. Write a number: hushgrad tune finds one.",
         )
     findings.throw()
-    common = run(**tables["run"]) | {"is_auto": is_auto}
+    common: dict[str, Any] = {**run(**tables["run"]), "is_auto": is_auto}
     objective = _objective(place, tables["objective"], common["n_agents"])
     stages = n_stages(algorithm, is_quadratic=objective.is_quadratic)
     return _build(place, tables, RunConfig(algorithm=algorithm, stages=stages, **common), objective)
