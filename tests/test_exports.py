@@ -16,9 +16,9 @@ PACKAGES = {
     "hushgrad":
         "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
         "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
-        "algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
+        "Tuning algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
         "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
-        "studies sweep theory witness",
+        "studies sweep theory tune witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "

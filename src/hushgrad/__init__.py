@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from hushgrad.simulate.fits import fit
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
+    from hushgrad.simulate.tuned import Tuning
+    from hushgrad.simulate.tuning import tune
     from hushgrad.studies import load_study
     from hushgrad.studies.study import sweep
     from hushgrad.theory.promise import guarantee
@@ -82,6 +84,7 @@ __all__ = [
     "Problem",
     "PushPull",
     "Run",
+    "Tuning",
     "algorithms",
     "audit",
     "audit_repeated",
@@ -106,6 +109,7 @@ __all__ = [
     "studies",
     "sweep",
     "theory",
+    "tune",
     "witness",
 ]
 
@@ -129,6 +133,8 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.fits": "fit",
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
+        "simulate.tuned": "Tuning",
+        "simulate.tuning": "tune",
         "studies": "load_study",
         "studies.study": "sweep",
         "theory.promise": "guarantee",

@@ -23,6 +23,7 @@ import numpy as np
 from hushgrad.algorithms.base import Private
 from hushgrad.errors import ConfigError, ExposureError, HushgradError, PolicyError, ReplayError
 from hushgrad.files.digest import commitment
+from hushgrad.network.auto import provisional
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure, setting_of
 from hushgrad.network.keys.identity import load_certificate
@@ -54,7 +55,8 @@ from hushgrad.theory.exposure import count_revealed
 
 log = logging.getLogger("hushgrad.agent")
 
-_OVER = ("done", "converged", "failed", "diverged", "refused")  # a restart changes nothing
+# a restart changes nothing
+_OVER = ("done", "converged", "not converged", "failed", "diverged", "refused", "peer ended")
 
 
 class Admission:
@@ -64,6 +66,7 @@ class Admission:
         self, config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
     ):
         self._config = config
+        self._judged = provisional(config, objective)
         self._policies = governing(config)
         self._facts = None
         if self._policies:
@@ -144,7 +147,7 @@ class Admission:
             if mine.status not in _OVER:
                 _note(ledger.append(RESUMED, named))
             return
-        mu, data = None if self._is_given else mu_of(config), self._data(ledger)
+        mu, data = None if self._is_given else mu_of(self._judged), self._data(ledger)
         _note(ledger.append(BEGUN, {
             **named,
             "contract": contract_of(config),
@@ -172,7 +175,7 @@ def admit(
     config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
 ) -> Admission:
     """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
-    check_exposure(config, objective, is_quadratic=is_quadratic)
+    check_exposure(provisional(config, objective), objective, is_quadratic=is_quadratic)
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
 
 
@@ -286,6 +289,7 @@ def run_facts(
     config: AgentConfig, objective: Objective | None, *, is_quadratic: bool, is_given: bool = False
 ) -> RunFacts:
     """What a policy asks about the run of an agent."""
+    config = provisional(config, objective)
     run, spec = config.run, config.objective
     fit, model = None if objective is None else objective.fit_rows, run.model
     kind = "function" if is_given else spec.kind if model is None else model.kind

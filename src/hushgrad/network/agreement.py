@@ -55,6 +55,7 @@ class Agreement:
 
     shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages
+    stepsize: int = 0  # e of the stepsize 2^−e, if agents agree on one
     lacks_key: bool = False  # the run has ended, and its masks cannot be computed again
 
 
@@ -67,27 +68,32 @@ async def agree(
     *,
     scale: float | None = None,
     exponent: int = 0,
+    stepsize: int = 0,
+    is_agreed: bool = False,
 ) -> Agreement | None:
     """The agreement of this agent; None if `is_over` becomes true before.
 
     scale       if it is declared, or was agreed on at an earlier start
     exponent    this agent's, for its announcement at the first start
+    stepsize    the e of the stepsize 2^−e that this agent needs; or, if `is_agreed`, of the one
+                that all took at an earlier start
     """
-    is_scaled = needs_scale(config.run)
-    if pairing is None and not is_scaled:
+    is_scaled, is_auto = needs_scale(config.run), config.run.is_auto and not is_agreed
+    if pairing is None and not is_scaled and not config.run.is_auto:
         return Agreement(scale=scale)
     mask_key = None
     if pairing is not None:
         mask_key = state.mask_key
         if mask_key is None:  # the run has ended, and no gradient is evaluated again
-            return Agreement(scale=scale, lacks_key=True)
+            return Agreement(scale=scale, stepsize=stepsize, lacks_key=True)
     file, known = state.path / ANNOUNCEMENTS, hub.announcements
     if not file.exists():
-        _store(file, [_own(config, pairing, mask_key, exponent)])
+        _store(file, [_own(config, pairing, mask_key, exponent, stepsize)])
     kept = _recall(file)
     for announcement in kept:
         known.add(announcement, OWN)
-    wanted = set(range(config.run.n_agents)) if is_scaled and scale is None else set[int]()
+    asks_all = is_auto or (is_scaled and scale is None)
+    wanted = set(range(config.run.n_agents)) if asks_all else set[int]()
     wanted |= set() if pairing is None else pairing.partners.keys()
     # announcements may have come while this agent met its neighbours: they count as new, too
     is_new = not wanted <= {announcement.number for announcement in kept}
@@ -107,7 +113,9 @@ async def agree(
         _store(file, [_first(hub, number)[0] for number in sorted(wanted | {config.number})])
     if is_scaled and scale is None:
         scale = 2.0 ** max(_first(hub, number)[0].exponent for number in wanted)
-    return Agreement(shares, scale)
+    if is_auto:
+        stepsize = max(_first(hub, number)[0].stepsize for number in wanted)
+    return Agreement(shares, scale, stepsize)
 
 
 def _unannounced(numbers: set[int]) -> list[str]:
@@ -115,11 +123,16 @@ def _unannounced(numbers: set[int]) -> list[str]:
 
 
 def _own(
-    config: AgentConfig, pairing: Pairing | None, mask_key: bytes | None, exponent: int
+    config: AgentConfig,
+    pairing: Pairing | None,
+    mask_key: bytes | None,
+    exponent: int,
+    stepsize: int,
 ) -> Announcement:
     if pairing is None or mask_key is None:  # a run with a seed has no secrets
-        return Announcement(config.number, exponent, bytes(NONCE), bytes(KEY), bytes(SIGNATURE))
-    return pairing.announcement(mask_key, exponent)
+        empty = bytes(NONCE), bytes(KEY), bytes(SIGNATURE)
+        return Announcement(config.number, exponent, *empty, stepsize)
+    return pairing.announcement(mask_key, exponent, stepsize)
 
 
 def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> ShareSecrets:

@@ -207,9 +207,8 @@ class Agent:
         if self._incarnation:
             raise AgentError("an Agent runs once. Make a new Agent: it continues the run.")
         config = self.config
-        objective = load_objective(
-            self._given or config.objective, config.run.dim, hessian=self._hessian
-        )
+        known: dict[str, Any] = {"hessian": self._hessian, "quadratic": self._is_quadratic}
+        objective = load_objective(self._given or config.objective, config.run.dim, **known)
         check_stages(config.run, objective)
         admission = admit(
             config, objective, is_quadratic=self._is_quadratic, is_given=self._given is not None
@@ -272,6 +271,7 @@ class Agent:
         )
         if local_of is None:
             return
+        self.config = stages.config  # with the stepsize on which the agents agreed
         is_open = self.config.run.model is not None
         steps = JournaledMachine(
             stages.algorithm, local_of, self._x0, begins=stages.begins, is_open=is_open

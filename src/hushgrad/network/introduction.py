@@ -90,6 +90,12 @@ def local_agent(
     )
 
 
+def own_weight(config: AgentConfig, hub: Hub, links: Mapping[str, Any]) -> float:
+    """w_ii of this agent, from the facts that `introduce` gave."""
+    ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
+    return _public(config, hub, ends)["W"].own
+
+
 def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str, Any]:
     linked = [n for n in config.neighbours if not n.two_hop]
     run = config.run

@@ -182,8 +182,8 @@ class Rounds:
         Without the factor λ^k, a vanishing stepsize would look like an optimum.
         """
         schedule: Any = getattr(self._run.algorithm, "schedule", None)
-        k = float(self.machine.k - self.machine.since)
-        lam = 1.0 if schedule is None else float(schedule.base(k))
+        k, number = float(self.machine.k - self.machine.since), self.machine.agent.local.number
+        lam = 1.0 if schedule is None else float(schedule.of(number).base(k))
         assert self._run.tolerance is not None
         return bool(np.abs(self.machine.x - before).max() <= self._run.tolerance * lam)
 

@@ -63,7 +63,7 @@ def test_the_example_is_read_as_it_says(tmp_path):
     assert west.address is None
     assert [partner.name for partner in config.partners] == ["south", "west"]
     assert isinstance(config.run.algorithm, hg.PDGNDS)
-    assert config.run.algorithm.stepsize == hg.stepsizes.constant(0.001)
+    assert config.run.is_auto
     assert config.run.algorithm.design == "recommended"
     assert (config.run.id, config.run.dim, config.run.seed) == ("trial-2026", 3, None)
     assert config.objective.file == tmp_path / "patients.csv"
@@ -199,7 +199,7 @@ def test_each_mistake_is_named(tables, message):
 
 def test_keys_that_other_algorithms_need_are_accepted():
     two_hop = changed("neighbour", 0, two_hop=True)
-    two_hop["algorithm"]["form"] = "square"
+    two_hop["algorithm"] |= {"form": "square", "stepsize": {"kind": "constant", "value": 0.001}}
     assert parse_config(two_hop).neighbours[0].two_hop
     directed = changed("neighbour", 0, direction="in")
     directed["algorithm"] = {"name": "PushPull"}
@@ -246,7 +246,13 @@ def test_every_field_of_a_config_has_a_key_in_the_file():
     in_run = set(inspect.signature(agentfile.run).parameters)
     not_keys = {"run", "neighbours", "partners", "objective", "log"}
     assert {f.name for f in fields(AgentConfig)} - not_keys <= in_agent
-    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0", "stages", "model"} == in_run
+    assert {f.name for f in fields(RunConfig)} - {
+        "algorithm",
+        "x0",
+        "stages",
+        "model",
+        "is_auto",
+    } == in_run
     in_neighbour = set(inspect.signature(agentfile.neighbour).parameters)
     assert {f.name for f in fields(Neighbour)} == in_neighbour
 

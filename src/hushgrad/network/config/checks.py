@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from hushgrad.agent.weights import MIXING
 from hushgrad.algorithms import AsynDGM, Consensus
-from hushgrad.algorithms.base import Algorithm
-from hushgrad.errors import IdentityError
+from hushgrad.algorithms.base import Algorithm, Stepping
+from hushgrad.errors import IdentityError, StepsizeError
 from hushgrad.exchange import Links
 from hushgrad.masks import ZeroSum
 from hushgrad.network.config.model import (
@@ -40,9 +40,9 @@ _LEAST = {
 }  # fmt: skip
 _VECTORS = {"rendezvous": "position", "average": "values"}
 _POSITIVE = {
-    "run": ["tolerance", "scale", "row_norm", "row_target", "largest"],
+    "run": ["tolerance", "scale", "smoothness", "row_norm", "row_target", "largest"],
     "agent": ["max_wait", "heartbeat"],
-    "objective": ["delta"],
+    "objective": ["delta", "smoothness"],
 }
 
 
@@ -277,8 +277,13 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def check_links(findings: Mistakes, tables: Table, algorithm: Algorithm) -> None:
-    """Find links that the algorithm cannot use."""
+    """Find links that the algorithm cannot use, and stepsizes that are not one for each agent."""
     name = type(algorithm).__name__
+    if isinstance(algorithm, Stepping):
+        try:
+            algorithm.stepsize.check_agents(tables["run"]["n_agents"], name)
+        except StepsizeError as error:
+            findings.add(("algorithm", "stepsize"), f"does not fit: {error}")
     pairs = isinstance(algorithm, AsynDGM)
     if pairs and "n_links" not in tables["run"]:
         findings.add(("run",), f"needs the key n_links: {name} picks one of all links by number.")

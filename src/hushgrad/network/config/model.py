@@ -79,6 +79,8 @@ class RunConfig:
     x0: tuple[float, ...] | None = None  # (dim,) this agent's start; None: zeros
     n_links: int | None = None  # links of the whole network, if links take turns
     stages: int | None = None  # 0: none; None: the design and the objective of an agent decide
+    is_auto: bool = False  # stepsize = "auto": agents agree on it before round 0
+    smoothness: float | None = None  # a public bound of all L_i, for "auto"; None: agents tell
     scale: float | None = None  # of gradients, for linear masks of stages; None: agents agree
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
     row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee

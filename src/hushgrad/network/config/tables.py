@@ -77,6 +77,7 @@ def run(
     eta: float | None = None,
     n_links: int | None = None,
     scale: float | None = None,
+    smoothness: float | None = None,
     honest_rows: int | None = None,
     row_norm: float | None = None,
     row_target: float | None = None,
@@ -89,6 +90,7 @@ def run(
         "diameter": n_agents - 1 if diameter is None and tolerance is not None else diameter,
         "eta": None if eta is None else float(eta),
         "scale": None if scale is None else float(scale),
+        "smoothness": None if smoothness is None else float(smoothness),
         "row_norm": None if row_norm is None else float(row_norm),
         "row_target": None if row_target is None else float(row_target),
         "largest": None if largest is None else float(largest),
@@ -222,6 +224,7 @@ def function(
     curvature: str | None = None,
     majorised: str | None = None,
     rows: str | None = None,
+    smoothness: float | None = None,
 ) -> dict[str, Any]:
     given = locals().copy()
     return given | {"file": given.pop("data")}

@@ -158,7 +158,8 @@ def announcements_of(config: AgentConfig) -> Announcements:
     """The announcements that this agent may hear of; none if the agents need not agree."""
     run = config.run
     is_secret = _masks(run) is not None and run.seed is None
-    return Announcements(run.n_agents if is_secret or needs_scale(run) else 0)
+    is_told = is_secret or needs_scale(run) or run.is_auto
+    return Announcements(run.n_agents if is_told else 0)
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:

@@ -87,6 +87,7 @@ class ObjectiveSpec:
     curvature: str | None = None  # or better, for stages: θ, θ one stage before, data → (d, d)
     majorised: str | None = None  # the same, of a bound of all Hessians
     rows: str | None = None  # a function of the form of hushgrad.problems.rows
+    smoothness: float | None = None  # of the function: a bound of its Hessians at every θ
     source: Source = field(
         default=Source("agent", Path(), what="agent's file", raises=ConfigError), repr=False
     )  # the agent's file, for relative paths and messages
@@ -113,6 +114,7 @@ class Objective:
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
     n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
+    smoothness: float | None = None  # L_i, if the user declared it
     fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
 
     def curvature(self, kind: str) -> Curve:
@@ -136,19 +138,24 @@ class Objective:
 
 
 def load_objective(
-    spec: ObjectiveSpec | FitSpec | Gradient, dim: int, *, hessian: Gradient | None = None
+    spec: ObjectiveSpec | FitSpec | Gradient,
+    dim: int,
+    *,
+    hessian: Gradient | None = None,
+    quadratic: bool = False,
 ) -> Objective:
     """Read the data of a spec and make its objective; a callable is a gradient already.
 
-    `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
+    `hessian` and `quadratic` belong to a callable: θ (d,) → ∇²f (d, d).
     """
     if not callable(spec):
         if not isinstance(spec, ObjectiveSpec):
             return _of_fit(spec, dim)
-        return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
+        own = _of_spec(spec, dim)
+        return replace(own, is_quadratic=spec.is_quadratic, smoothness=spec.smoothness)
     name = getattr(spec, "__name__", type(spec).__name__)
     newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
-    return _checked(dim, spec, name, newton)
+    return replace(_checked(dim, spec, name, newton), is_quadratic=quadratic)
 
 
 def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:

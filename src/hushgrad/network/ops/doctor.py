@@ -22,6 +22,7 @@ import numpy as np
 
 from hushgrad.errors import AgentError, HushgradError, StateError
 from hushgrad.fitting.contracts import contract, contract_digest
+from hushgrad.network.auto import provisional, smoothness_of
 from hushgrad.network.config.model import (
     Address,
     AgentConfig,
@@ -90,6 +91,9 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
     yield data
     if (rows := data_line(config, objective)) is not None:
         yield Check("data", *rows)
+    if config.run.is_auto and objective is not None:
+        stepsize, config = _auto(config, objective)
+        yield stepsize
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
@@ -125,6 +129,18 @@ def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
         renew = ". A run with masks does not survive a new one: renew it before the run" * is_masked
         return Check(check, None, f"{text}: it expires in {left.days} days{renew}")
     return Check(check, True, text)
+
+
+def _auto(config: AgentConfig, objective: Objective) -> tuple[Check, AgentConfig]:
+    """What this agent needs of the common stepsize, and the configuration to judge."""
+    try:
+        judged = provisional(config, objective)
+        L = smoothness_of(config, objective)
+    except HushgradError as error:
+        return Check("stepsize", False, str(error)), config
+    declared = "declared" if config.run.smoothness is not None else "of this agent's data"
+    text = f'"auto": agents agree on one that suits all; L = {L:.3g} ({declared})'
+    return Check("stepsize", True, text), judged
 
 
 def _data(config: AgentConfig) -> tuple[Check, Objective | None]:

@@ -8,19 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from hushgrad.agent.weights import Ends, Row
+from hushgrad.algorithms.base import Algorithm, Stepping
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
 from hushgrad.files.strict_json import parse_json
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
 from hushgrad.network.protocol.codes import RUN_DIGEST
+from hushgrad.stepsizes import constant
 
 type Json = Any
 
@@ -174,11 +176,20 @@ def public_parts(run: RunConfig) -> dict[str, str]:
     return {
         **declared,
         "run": run.id,
-        "algorithm": describe(run.algorithm),
+        "algorithm": describe(_as_declared(run)),
         "draws": _draws(run),
         **{name: repr(getattr(run, name)) for name in names},
         **staged,
+        **({"stepsize": "auto", "smoothness": repr(run.smoothness)} if run.is_auto else {}),
     }
+
+
+def _as_declared(run: RunConfig) -> Algorithm:
+    """The algorithm before the agents agree on a stepsize."""
+    algorithm = run.algorithm
+    if not run.is_auto or not isinstance(algorithm, Stepping):
+        return algorithm
+    return replace(algorithm, stepsize=constant(1.0, algorithm.stepsize.deviation))
 
 
 def _contract_parts(document: Any, name: str = "model") -> dict[str, str]:
