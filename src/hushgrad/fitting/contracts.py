@@ -15,7 +15,7 @@ from hushgrad.files.digest import commitment
 from hushgrad.files.strict_json import plain
 from hushgrad.fitting.model import Model
 
-PROGRAMME = 1  # the version of the stages: sites with different stages cannot pool
+PROGRAMME = 2  # the version of the stages: sites with different stages cannot pool
 
 
 def contract(model: Model) -> dict[str, Any]:
