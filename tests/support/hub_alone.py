@@ -11,6 +11,7 @@ from hushgrad.network.protocol.announcements import (
     Announcements,
     encode_announcements,
 )
+from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.frames import FrameKind, encode_data
 from hushgrad.network.protocol.hello import encode_reject, encode_row
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
@@ -64,6 +65,7 @@ def honest_frames():
         FrameKind.GOSSIP: wire.encode(FrameKind.GOSSIP, encode_entries(GOSSIP)),
         FrameKind.ANNOUNCE: wire.encode(FrameKind.ANNOUNCE, encode_announcements(ANNOUNCED)),
         FrameKind.STAGE: wire.encode(FrameKind.STAGE, START.tobytes(), round_=1),
+        FrameKind.CONFIRM: wire.encode(FrameKind.CONFIRM, encode_entries([(1, 0, bytes(16))])),
     }
 
 
@@ -103,6 +105,7 @@ def hub_alone():
         session_of(NUMBER, "peer"), EveryoneIsPeer(), dialled=(), heartbeat=1.0, max_wait=1.0,
         dim=DIM, n_agents=3, diameter=2, stop_bytes=STOP, stats=Stats(),
         mask_tokens=mask_tokens, announcements=Announcements(3), starts=starts,
+        confirmations=Confirmations(3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
     )  # fmt: skip
 
 

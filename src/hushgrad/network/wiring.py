@@ -10,7 +10,7 @@ import socket
 from hushgrad.agent.weights import Ends
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
-from hushgrad.network.keys.masking import announcements_of, mask_tokens_of
+from hushgrad.network.keys.masking import announcements_of, confirmations_of, mask_tokens_of
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol.hello import public_parts
@@ -82,6 +82,7 @@ def hub_of(
         mask_tokens=mask_tokens_of(config),
         announcements=announcements_of(config),
         starts=Starts(config.number, run.dim, len(run.lengths), are_told=run.model is None),
+        confirmations=confirmations_of(config),
     )
 
 

@@ -17,6 +17,7 @@ frame is a header of 32 bytes and a body, little-endian throughout:
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
     ANNOUNCE   144 bytes each: the agents' signed keys of this run             (announcements.py)
     STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
+    CONFIRM    32 bytes each: tokens by which partners confirm a fit          (confirmations.py)
 
 A body is 8-aligned, so that numbers are read in place. The parser checks a length before it
 allocates memory. No code unpickles a frame.
@@ -39,7 +40,7 @@ from hushgrad.files.digest import digest
 from hushgrad.network.protocol import announcements, mask_tokens
 
 MAGIC = b"hush"
-VERSION = 5  # 5: smaller quadratic masks; ends of other sizes would not cancel
+VERSION = 6  # 6: partners confirm a fit; the limbs of its sums carry nothing
 HEADER = struct.Struct("<4sBBHQQQ")
 _HEADER_SIZE = HEADER.size
 _FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
@@ -66,6 +67,7 @@ class FrameKind(enum.IntEnum):
     GOSSIP = 7
     ANNOUNCE = 8
     STAGE = 9
+    CONFIRM = 10
 
     __hash__ = int.__hash__  # Enum's own is a call of Python, and looked up in every round
 
@@ -172,6 +174,7 @@ def limits(
     n_entries: int = 0,
     n_announcements: int = 0,
     has_stages: bool = False,
+    n_confirmations: int = 0,
 ) -> Mapping[FrameKind, int]:
     """The longest body of each kind, in bytes."""
     return {
@@ -184,6 +187,7 @@ def limits(
         FrameKind.GOSSIP: mask_tokens.ENTRY * n_entries,
         FrameKind.ANNOUNCE: announcements.ENTRY * n_announcements,
         FrameKind.STAGE: 8 * dim * has_stages,
+        FrameKind.CONFIRM: mask_tokens.ENTRY * n_confirmations,
     }
 
 

@@ -119,6 +119,7 @@ CONNECTION: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = 
     GOSSIP       -        -        OPEN          ACKNOWLEDGED  -      -     -
     ANNOUNCE     -        -        OPEN          ACKNOWLEDGED  -      -     -
     STAGE        -        -        OPEN          ACKNOWLEDGED  -      -     -
+    CONFIRM      -        -        OPEN          ACKNOWLEDGED  -      -     -
     MEET         GREETED  -        -             -             -      -     -
     ACKNOWLEDGE  -        -        ACKNOWLEDGED  -             -      -     -
     REFUSE       -        REFUSED  REFUSED       REFUSED       UNMET  LEFT  REFUSED

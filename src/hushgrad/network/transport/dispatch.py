@@ -21,6 +21,7 @@ from hushgrad.network.protocol.announcements import (
     decode_announcements,
     encode_announcements,
 )
+from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, Frame, FrameKind
 from hushgrad.network.protocol.hello import (
@@ -71,6 +72,7 @@ class Dispatch:
         announcements: Announcements,
         distances: Distances,
         starts: Starts,
+        confirmations: Confirmations,
         n_agents: int,
         stats: Stats,
     ):
@@ -79,6 +81,7 @@ class Dispatch:
         self._watching, self._stats, self._n_agents = watching, stats, n_agents
         self._mask_tokens, self._distances = mask_tokens, distances
         self._announcements, self._starts = announcements, starts
+        self._confirmations = confirmations
         self.rows: dict[int, Row] = {}  # weights that peers have told
         self.waits_since = monotonic()  # the agent has sent its present round
         self._methods: dict[FrameKind, Callable[[Connection, Peer, Frame], None]] = {
@@ -91,6 +94,7 @@ class Dispatch:
             FrameKind.GOSSIP: self._take_gossip,
             FrameKind.ANNOUNCE: self._take_announce,
             FrameKind.STAGE: self._take_stage,
+            FrameKind.CONFIRM: self._take_confirm,
         }
 
     def hear(self, link: Connection, frame: Frame) -> None:
@@ -244,6 +248,13 @@ class Dispatch:
             return
         if news is not None:
             self._pass_on(link, news)
+            self._station.wake()
+
+    def _take_confirm(self, link: Connection, peer: Peer, frame: Frame) -> None:
+        """Pass on the tokens that are new; the agent may wait for one of them."""
+        news = self._confirmations.learn(decode_entries(frame.body), peer.name)
+        if news:
+            self._pass_on(link, wire.encode(FrameKind.CONFIRM, encode_entries(news)))
             self._station.wake()
 
     def _pass_on(self, link: Connection, frame: Bytes) -> None:
