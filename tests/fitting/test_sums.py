@@ -75,7 +75,7 @@ def test_the_largest_limbs_of_a_size_are_not_exceeded(size, shift):
     rng = np.random.default_rng(shift)
     for value in (size, -size, *(size * rng.uniform(-1, 1, 20))):
         limbs = np.abs(places.add(np.array([[value]]))).ravel()
-        assert (limbs <= places.most(size)).all()
+        assert (limbs <= places.most(np.array([size])).ravel()).all()
 
 
 def test_an_average_that_has_not_settled_is_an_error():

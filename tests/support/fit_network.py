@@ -80,7 +80,8 @@ def run(setting, seconds=60):
 
 def bits(result):
     """All numbers of a result of a fit, so that equal bits compare equal."""
-    document = {k: v for k, v in result.to_json().items() if k != "rounds"}
+    of_network = ("rounds", "masks", "mu")
+    document = {k: v for k, v in result.to_json().items() if k not in of_network}
     return repr([(k, v.tobytes() if hasattr(v, "tobytes") else v) for k, v in document.items()])
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, pooled
 from hushgrad.fitting.rows import Rows
@@ -43,11 +44,11 @@ class Counts:
 
 
 def count(
-    model: Model, rows: Rows, digest: str
+    model: Model, rows: Rows, digest: str, parts: RowParts
 ) -> Generator[Vector, Vector, tuple[Counts, FitStage]]:
     """Pool the counts of all sites."""
-    parts = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
-    words = [float(int(part, 16)) for part in parts]
+    pieces = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
+    words = [float(int(part, 16)) for part in pieces]
     events = rows.y.sum() if model.kind == "logistic" else rows.event.sum()
     plain = np.array([1.0, *words, float(len(rows.y)), float(rows.n_dropped), events])
     if len(rows.y) > MOST_ROWS:
@@ -55,7 +56,7 @@ def count(
             f"a site has at most {MOST_ROWS} rows, but this one has {len(rows.y)}: the digits of "
             "its sums would not be small beside the masks. Let it take part as two sites."
         )
-    sums = totals(model, rows)
+    sums, part = totals(model, rows), parts.counts()
     got = yield from pooled(np.concatenate([plain, sums]))
     n_sites = int(got[0])
     if (got[1 : 1 + _WORDS] != n_sites * plain[1 : 1 + _WORDS]).any():
@@ -76,7 +77,9 @@ def count(
         dict(zip(TOTALS, found, strict=False)),
         found[len(TOTALS) : len(TOTALS) + width], found[len(TOTALS) + width :],
     )  # fmt: skip
-    return counts, FitStage("counts and moments", len(plain) + len(sums) // WIDE.n_limbs)
+    return counts, FitStage(
+        "counts and moments", len(plain) + len(sums) // WIDE.n_limbs, row_part=part
+    )
 
 
 def check_counts(model: Model, counts: Counts) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.site_sums import SiteSums
 from hushgrad.fitting.sums import NARROW, Vector, narrow, noise, settled
@@ -45,6 +46,7 @@ class FitStage:
     n_numbers: int  # pooled numbers
     loss: float | None = None  # the pooled loss, penalty included
     decrement: float | None = None  # gᵀH⁻¹g
+    row_part: float | None = None  # the largest norm of one row's part; None: no bound declared
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class PooledPoint:
     H: Vector  # (p, p) of F
     null_loss: float
     n_numbers: int
+    row_part: float | None
+
+    def stage(self, name: str) -> FitStage:
+        loss = None if self.is_too_far else self.F
+        return FitStage(name, self.n_numbers, loss, row_part=self.row_part)
 
 
 def pooled(limbs: Vector) -> Sums:
@@ -84,16 +91,22 @@ def pooled(limbs: Vector) -> Sums:
 
 
 def minimise(
-    model: Model, local: SiteSums, start: Vector, P: Vector, exponent: int, null: float
+    model: Model,
+    local: SiteSums,
+    start: Vector,
+    P: Vector,
+    exponent: int,
+    null: float,
+    parts: RowParts,
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`, with sums of about 2^exponent."""
-    pooling = _Pooling(model, local, P, exponent)
+    pooling = _Pooling(model, local, P, exponent, parts)
     now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
         raise FitError(_far(model))
     check_independent(model.names, now.H, _GROWTH * 2.0**exponent)
     null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
-    stages = [FitStage("first step", now.n_numbers, now.F)]
+    stages = [now.stage("first step")]
     for n in range(MOST_STEPS):
         try:
             step = -arithmetic.solve(now.H, now.g)
@@ -126,6 +139,7 @@ class _Pooling:
     local: SiteSums
     P: Vector  # (p, p) diagonal; the penalty is ½ γᵀPγ
     exponent: int  # sums are about 2^exponent
+    parts: RowParts
 
     def descend(
         self,
@@ -141,9 +155,9 @@ class _Pooling:
             now = yield from self.evaluate(before.gamma + step, vote=vote, bounding=bounding)
             grows = before.F + _GROWTH * 2.0**self.exponent < now.F
             if not now.is_too_far and not grows:
-                stages.append(FitStage("step", now.n_numbers, now.F))
+                stages.append(now.stage("step"))
                 return now
-            stages.append(FitStage("halved step", now.n_numbers, None if now.is_too_far else now.F))
+            stages.append(now.stage("halved step"))
             step, vote = step / 2, False
         raise FitError(_far(self.model))
 
@@ -159,6 +173,7 @@ class _Pooling:
         p = len(gamma)
         n_numbers = 1 + p + p * (p + 1) // 2 + (null is not None)
         far, limbs = self.local.at(gamma, self.exponent, bounding=bounding, null=null)
+        part = self.parts.newton(gamma, null)
         if far:
             limbs = noise(NARROW * n_numbers)
         else:
@@ -176,6 +191,7 @@ class _Pooling:
             H=_symmetric(values[p + 1 :], p) + self.P,
             null_loss=0.0 if null is None else float(values[-1]),
             n_numbers=n_numbers,
+            row_part=self.parts.far() if got[1] else part,
         )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
@@ -35,15 +36,21 @@ _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spre
 
 
 def programme(
-    model: Model, rows: Rows, watch: Callable[[float], None] | None = None
+    model: Model,
+    rows: Rows,
+    watch: Callable[[float], None] | None = None,
+    tell: Callable[[float | None], None] | None = None,
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
     watch    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
              method, before the sums at the point are yielded; Cox's are not known
+    tell     is told the largest part of one row in every average (bounds.py), before its sums are
+             yielded; None: no bound is declared
     """
+    parts = RowParts(model, tell)
     digest = contract_digest(contract(model))
-    counts, stage = yield from count(model, rows, digest)
+    counts, stage = yield from count(model, rows, digest, parts)
     check_counts(model, counts)
     at = _coordinates(model, counts)
     local = SiteSums(model, rows, at, counts.n_rows, watch)
@@ -52,12 +59,16 @@ def programme(
     if model.has_intercept:
         start[0] = null
     exponent = arithmetic.power_above(max(counts.n_rows, *_sizes(model, counts)))
-    end = yield from minimise(model, local, start, _penalty(model, at), exponent, null)
+    parts.enter(at, exponent, counts.n_rows)
+    penalty = _penalty(model, at)
+    end = yield from minimise(model, local, start, penalty, exponent, null, parts)
     _check_residuals(model, counts, end)
     meat, stages = None, (stage, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
+        part = parts.sandwich(end.gamma)
         meat = yield from _sandwich(model, local, end.gamma, exponent)
-        stages = (*stages, FitStage("sandwich", len(meat) * (len(meat) + 1) // 2))
+        count_ = len(meat) * (len(meat) + 1) // 2
+        stages = (*stages, FitStage("sandwich", count_, row_part=part))
     return summarise(model, counts, at, end, meat, stages, digest)
 
 

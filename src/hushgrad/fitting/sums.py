@@ -21,7 +21,6 @@ knows before. They have 23 limbs (`WIDE`), from 2⁻¹⁴⁴ to 2¹⁴⁴.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from secrets import randbits
@@ -71,10 +70,11 @@ class Places:
             rest = rest - limb  # exact: the digits below the limb
         return found
 
-    def most(self, size: float) -> list[float]:
-        """The largest limbs of a row's part of this size, one of each place."""
-        at = [math.floor(size / self.unit(place) + 0.5) for place in range(self.n_limbs)]
-        return [float(at[0]), *(min(float(limb), 2.0 ** (_BITS - 1)) for limb in at[1:])]
+    def most(self, sizes: Vector) -> Vector:
+        """The largest limbs (limbs, n) of a row's parts of these sizes (n,)."""
+        found = np.array([np.floor(sizes / self.unit(n) + 0.5) for n in range(self.n_limbs)])
+        found[1:] = np.minimum(found[1:], 2.0 ** (_BITS - 1))
+        return found
 
     def join(self, limbs: Vector) -> Vector:
         """The values (n,) of pooled limbs (limbs · n,)."""
@@ -109,9 +109,15 @@ def is_near(values: Vector, exponent: int, n_rows: int) -> NDArray[np.bool_]:
 
     n_rows    of all sites: so many first limbs have an exact sum
     """
-    room = min(_ROOM, _EXACT - 24 - (n_rows - 1).bit_length())
     with np.errstate(invalid="ignore"):
-        return (np.abs(values) <= 2.0 ** (exponent + room)).all(axis=tuple(range(values.ndim - 1)))
+        near = np.abs(values) <= most_near(exponent, n_rows)
+    return near.all(axis=tuple(range(values.ndim - 1)))
+
+
+def most_near(exponent: int, n_rows: int) -> float:
+    """The largest part of a row that is not too far."""
+    room = min(_ROOM, _EXACT - 24 - (n_rows - 1).bit_length())
+    return 2.0 ** (exponent + room)
 
 
 def noise(count: int) -> Vector:

@@ -21,11 +21,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import math
+from dataclasses import replace
 from time import monotonic
 
 import numpy as np
 
 from hushgrad.agent.stages import Statistic
+from hushgrad.algorithms.base import Masked
 from hushgrad.errors import FitError, ReplayError, StageError, StateError
 from hushgrad.files.digest import commitment
 from hushgrad.fitting.contracts import contract, contract_digest
@@ -36,6 +39,7 @@ from hushgrad.fitting.sums import SIZE, settled
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.masking import confirmation_tokens, masked_statistic
+from hushgrad.network.keys.used_ids import note_spent
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol import frames as wire
@@ -61,8 +65,9 @@ class Programme(Stages):
         assert rows is not None
         self._contract = contract_digest(contract(model))
         self._rows = rows
-        self._fit = programme(model, rows, self._note_effective)
+        self._fit = programme(model, rows, self._note_effective, self._note_part)
         self._effective = objective.effective_lengths  # rows, at the point of the present vector
+        self._parts: list[float | None] = []  # the largest of one row, in every vector so far
         self._sums: list[Vector] = []  # pooled, of the stages that are over
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
@@ -83,7 +88,7 @@ class Programme(Stages):
     def result(self) -> FitResult | None:
         """The result, once the run has ended with one."""
         found = self._outcome if self.has_ended else None
-        return found if isinstance(found, FitResult) else None
+        return replace(found, masks=self._masks) if isinstance(found, FitResult) else None
 
     @property
     def error(self) -> FitError | None:
@@ -152,6 +157,8 @@ class Programme(Stages):
     def _masked(self, stage: int, start: Vector, own: Statistic | None) -> Statistic:
         statistic = self.statistic(stage, start)
         agreement = self.agreement
+        if agreement.shares is not None:
+            note_spent(self.config.key, self.config.run.id, self.mu)  # before anything is sent
         return masked_statistic(
             self.config, agreement.shares, statistic, stage, agreement.scale,
             [*self._sums, self._length()],
@@ -172,6 +179,22 @@ class Programme(Stages):
         assert self._own is not None
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._effective, largest)
+
+    @property
+    def _masks(self) -> float:
+        """The standard deviation of a share."""
+        algorithm = self.config.run.algorithm
+        assert isinstance(algorithm, Masked)
+        return algorithm.mask_sizes(self.config.run.dim, None, self.agreement.scale).linear
+
+    @property
+    def mu(self) -> float | None:
+        """μ of all vectors so far, the present one included; None: no bound is declared."""
+        known = [part for part in self._parts if part is not None]
+        return math.hypot(*known) / self._masks if len(known) == len(self._parts) else None
+
+    def _note_part(self, norm: float | None) -> None:
+        self._parts.append(norm)
 
     def _note_effective(self, rows: float) -> None:
         self._effective = rows

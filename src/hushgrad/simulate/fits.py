@@ -73,7 +73,11 @@ def fit(
         return drive(fits, add)[0]
     accepted = tuple(accept_exposure)
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
-    result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
+    result = replace(
+        drive(fits, averages.pool)[0],
+        rounds=averages.rounds,
+        masks=SIZE * averages.masks.linear or None,
+    )
     if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
         warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
     return result
@@ -129,6 +133,7 @@ class _Averages:
         accepted: tuple[str, ...],
     ):
         self.network = network
+        self.masks = masks
         self.seed = seed
         self.progress = progress
         self.accepted = accepted

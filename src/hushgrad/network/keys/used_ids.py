@@ -4,8 +4,9 @@ A run has one id and one state directory at every agent. If an id comes again wi
 an agent lost its state or a file was copied: neighbours may hold messages of the other run. So the
 deployed agent (deployed.py) refuses the id.
 
-A line has the id and, if the agent's file declared a bound on its rows, μ of the run (promise.py):
-the file is a ledger of the runs of the key.
+A line has the id and, if a bound on the rows is declared, μ of the run (promise.py): the file is a
+ledger of the runs of the key. A fit adds a line before every average, with its μ so far; the last
+line of an id counts.
 """
 
 from __future__ import annotations
@@ -38,8 +39,17 @@ def mus(key: Path) -> dict[str, float | None]:
 
 def remember(key: Path, run: str, mu: float | None = None) -> None:
     """Note that a run uses the key, and its μ."""
-    if run in mus(key):
-        return
+    if run not in mus(key):
+        _append(key, run, mu)
+
+
+def note_spent(key: Path, run: str, mu: float | None) -> None:
+    """Note the μ of a run so far, if it has one and it has grown."""
+    if mu is not None and (mus(key).get(run) or 0.0) < mu:
+        _append(key, run, mu)
+
+
+def _append(key: Path, run: str, mu: float | None) -> None:
     line = run if mu is None else f"{run} {mu!r}"
     file = _file(key)
     try:
