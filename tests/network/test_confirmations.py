@@ -14,6 +14,7 @@ from hushgrad.network.ops.result import Status
 from hushgrad.network.programme import Programme
 from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.mask_tokens import OWN
+from hushgrad.network.rounds import Rounds
 from hushgrad.network.transport.in_memory import InMemoryTransport
 from support import agent_network, fit_network, fits
 from support.completing_agent import CompletingAgent, Story
@@ -24,10 +25,10 @@ ALL_LINKED = hg.Network(hg.graphs.complete(3))
 ATTACKER = 2
 
 
-def attacked(directory, monkeypatch, **options):
+def attacked(directory, monkeypatch, sites=SITES, *, tls=True, **options):
     """Two honest sites and one that tells them two stories; (agents, results, stories)."""
     setting = fit_network.configs(
-        directory, MODEL, SITES, ALL_LINKED, tls=True, max_wait=3.0, **options
+        directory, MODEL, sites, ALL_LINKED, tls=tls, max_wait=3.0, **options
     )
     dim, everyone = setting[0].run.dim, {}
     stories = {
@@ -64,6 +65,39 @@ def test_without_confirmations_the_attack_would_succeed(tmp_path, monkeypatch):
     tables = [fit_network.bits(agent.fitted) for agent in honest]
     assert tables == [fit_network.bits(stories[j].result) for j in (0, 1)]
     assert tables[0] != tables[1]
+
+
+def test_an_active_neighbour_gets_the_same_bits_from_other_rows(tmp_path, monkeypatch):
+    """Nothing that a site sends depends on its rows but through its masked vectors, tokens
+    included, while a neighbour decides on every sum that the site sees.
+    """
+    sent, masked = {}, {}
+
+    def encode(rounds, stop, original=Rounds._encode):
+        digest = original(rounds, stop)
+        frames = {j: bytes(frame) for j, frame in rounds.frames[rounds.round].items()}
+        sent.setdefault((rounds.machine.agent.local.number, rounds.round), []).append(frames)
+        return digest
+
+    def statistic(stages, stage, start, own, original=Programme._masked):
+        made = original(stages, stage, start, own)
+        return masked.setdefault((stages.config.number, stage), made)
+
+    def add(known, own, original=Confirmations.add):
+        sent.setdefault((min(own)[0], "tokens"), []).append(dict(own))
+        return original(known, own)
+
+    monkeypatch.setattr(Rounds, "_encode", encode)
+    monkeypatch.setattr(Programme, "_masked", statistic)
+    monkeypatch.setattr(Confirmations, "add", add)
+    first, second, third = SITES.values()
+    for name, sites in (("one", SITES), ("two", {"a": second, "b": first, "c": third})):
+        with monkeypatch.context() as patch:
+            attacked(tmp_path / name, patch, sites, tls=False, seed=3, id="same")
+    honest = {key: told for key, told in sent.items() if key[0] != ATTACKER}
+    assert {(0, "tokens"), (1, "tokens")} < honest.keys()
+    assert len(honest) >= 2 * 6
+    assert all(len(told) == 2 and told[0] == told[1] for told in honest.values())
 
 
 def ended(setting):
