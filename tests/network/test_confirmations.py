@@ -136,6 +136,9 @@ def test_a_partner_that_confirms_nothing_is_named_after_max_wait(tmp_path, monke
         assert results[j].status is Status.REFUSED
         assert found[j] is None
         assert "no confirmation came within max_wait = 1 s from agent-1" in results[j].detail
+    # it holds the right tokens of both others, so its own table is right
+    assert results[1].status is Status.DONE
+    assert fit_network.bits(found[1]) == fit_network.bits(fits.fit(MODEL, SITES))
 
 
 def test_an_agent_that_ended_serves_the_tokens_to_one_that_was_killed(tmp_path, monkeypatch):

@@ -380,10 +380,12 @@ class Agent:
         try:
             while not session.is_settled and not self._is_asked_to_stop:
                 await hub.change()
-        except PeerLostError as error:
+        except (PeerLostError, StageError) as error:
+            if isinstance(error, StageError) and self.fitted is None:
+                raise  # a table that all partners of this agent have confirmed stays
             log.warning(
-                "left before %s had finished; start this agent again if it needs the last message",
-                error, extra={"event": "unsettled"},
+                "left before others had finished: %s; start this agent again if a neighbour needs "
+                "the last message", error, extra={"event": "unsettled"},
             )  # fmt: skip
             with suppress(OSError):
                 (self.config.state / LEFT).touch()
