@@ -383,10 +383,8 @@ class Agent:
         except (PeerLostError, StageError) as error:
             if isinstance(error, StageError) and self.fitted is None:
                 raise  # a table that all partners of this agent have confirmed stays
-            log.warning(
-                "left before others had finished: %s; start this agent again if a neighbour needs "
-                "the last message", error, extra={"event": "unsettled"},
-            )  # fmt: skip
+            text = "left before others had finished: %s; start again if one needs the last message"
+            log.warning(text, error, extra={"event": "unsettled"})
             with suppress(OSError):
                 (self.config.state / LEFT).touch()
             return
