@@ -23,7 +23,7 @@ from hushgrad.fitting import arithmetic
 from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.site_sums import SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, narrow, noise, settled
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise, settled
 
 MOST_STEPS = 50
 MOST_HALVINGS = 30
@@ -178,7 +178,7 @@ class _Pooling:
             limbs = noise(NARROW * n_numbers)
         else:
             self.local.tell_effective()
-        got = yield from pooled(np.concatenate([[float(vote), float(far)], limbs]))
+        got = yield from pooled(np.concatenate([[float(vote), flag(is_far=far > 0)], limbs]))
         values = narrow(self.exponent).join(got[2:])
         f = float(values[0])
         return PooledPoint(

@@ -30,7 +30,7 @@ from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, narrow, noise
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise
 
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
@@ -140,7 +140,7 @@ def _sandwich(
     p = len(gamma)
     if far:
         limbs = noise(NARROW * p * (p + 1) // 2)
-    got = yield from pooled(np.concatenate([[float(far)], limbs]))
+    got = yield from pooled(np.concatenate([[flag(is_far=far > 0)], limbs]))
     if got[0]:
         raise FitError("the scores of a row are too large for a sandwich. Check outliers.")
     upper = np.zeros((p, p))

@@ -39,6 +39,7 @@ _BITS = 12  # of a limb below the first
 _ROOM = 16  # a row's part may be 2^room times larger than the size of a sum, if rows are few
 _EXACT = 52  # bits of a sum of first limbs, so that it is exact in any order
 _NOISE = 33  # bits: 2⁹ times the size of an entry, and far below the masks of a site
+_FLAG = 20  # bits: of small size beside the masks
 _WHOLE = 0.25  # a pooled limb is nearer than this to a whole number
 
 
@@ -118,6 +119,15 @@ def most_near(exponent: int, n_rows: int) -> float:
     """The largest part of a row that is not too far."""
     room = min(_ROOM, _EXACT - 24 - (n_rows - 1).bit_length())
     return 2.0 ** (exponent + room)
+
+
+def flag(*, is_far: bool) -> float:
+    """What a site says beside its sums: 0, or a random number > 0 if a row of it is too far.
+
+    The number of such rows would answer a question about rows on one side of a plane, which a
+    participant who steers the fit could ask again and again.
+    """
+    return float(1 + randbits(_FLAG)) if is_far else 0.0
 
 
 def noise(count: int) -> Vector:
