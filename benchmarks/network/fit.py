@@ -16,11 +16,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import hushgrad as hg
 from benchmarks.machine import ROOT
@@ -30,7 +32,7 @@ from hushgrad.schema.toml import to_toml
 ROWS = {"north": 700, "middle": 1600, "south": 2400}
 NAMES = list(ROWS)
 COLUMNS = [f"x{n}" for n in range(12)]
-MODEL = {"kind": "logistic", "outcome": "y", "columns": COLUMNS}
+MODEL: dict[str, Any] = {"kind": "logistic", "outcome": "y", "columns": COLUMNS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,10 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _measure(home: Path, round_trip: float) -> int:
     sites = _write_rows(home)
     ports = {name: _free_port() for name in NAMES}
-    proxies = []
+    proxies: list[asyncio.Server] = []
     for name in NAMES:
         others = [other for other in NAMES if NAMES.index(other) < NAMES.index(name)]
-        through = {}
+        through: dict[str, int] = {}
         for other in others:
             proxy = await asyncio.start_server(_carrier(ports[other], round_trip / 2), "127.0.0.1")
             through[other] = proxy.sockets[0].getsockname()[1]
@@ -87,10 +89,10 @@ async def _measure(home: Path, round_trip: float) -> int:
     return 0
 
 
-def _write_rows(home: Path) -> dict[str, dict[str, np.ndarray]]:
+def _write_rows(home: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
     rng = np.random.default_rng(3)
     b = rng.standard_normal(len(COLUMNS)) / 4
-    sites: dict[str, dict[str, np.ndarray]] = {}
+    sites: dict[str, dict[str, NDArray[np.float64]]] = {}
     for name, n in ROWS.items():
         X = rng.standard_normal((n, len(COLUMNS)))
         y = (rng.uniform(size=n) < 1 / (1 + np.exp(-X @ b))).astype(float)
@@ -132,7 +134,9 @@ def _free_port() -> int:
         return made.getsockname()[1]
 
 
-def _carrier(port: int, delay: float):  # a callback of asyncio
+def _carrier(
+    port: int, delay: float
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     """Carries a connection to a port, every byte `delay` seconds late."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.site_sums import Coordinates
-from hushgrad.fitting.sums import WIDE, Places, Vector, most_near, narrow
+from hushgrad.fitting.sums import WIDE, Vector, most_near, narrow
 
 _ROUNDING = 1 + 1e-9  # of the products that make a row's part
 _COUNTED = 3.0  # the squares of what a row adds to plain counts: rows, dropped rows, events
@@ -103,7 +103,7 @@ class RowParts:
         exponent = power * self._exponent
         # a larger part is not sent: the average then has noise in place of the site's sums
         near = np.minimum(sizes * _ROUNDING, most_near(exponent, self._n_rows))
-        limbs = Places.most(narrow(exponent), near)
+        limbs = narrow(exponent).most(near)
         return self._told(math.sqrt(float((limbs**2).sum()) + 1))  # and it may count as far
 
     def far(self) -> float | None:

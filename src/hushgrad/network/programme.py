@@ -249,11 +249,11 @@ class Programme(Stages):
             await self._wait(hub, missing)
             return False
         if self._confirmed is None:
-            assert self._file is not None
-            entries = known.entries()
+            entries, file = known.entries(), self._file
+            assert file is not None
             facts = {"is_confirmed": True}
             section = Section(len(self._sums), 0, blob=encode_entries(entries), facts=facts)
-            await compute(lambda: self._file.write(section, afresh=False))  # type: ignore[union-attr]  # open
+            await compute(lambda: file.write(section, afresh=False))
             self._confirmed = entries
         return True
 

@@ -100,12 +100,17 @@ def promise(config: AgentConfig, rows: Rows | None = None, *, delta: float = 1e-
     run = config.run
     assert isinstance(run.algorithm, Masked)
     assert run.algorithm.masking is not None
+    if rows is None:
+        bound, stages = row_bound(config), len(run.lengths)
+    else:
+        assert run.model is not None
+        bound, stages = fit_bound(run.model, rows), 1  # the bound is one of all averages
     return theory.guarantee(
         run.algorithm.masking,
         run.n_agents,
         sizes=sizes_of(config),
-        bound=row_bound(config) if rows is None else fit_bound(run.model, rows),  # type: ignore[arg-type]  # rows are a fit's
-        stages=len(run.lengths) if rows is None else 1,  # the bound of a fit is one of all averages
+        bound=bound,
+        stages=stages,
         curvature=_curvature(run),
         agent=config.number,
         delta=delta,
