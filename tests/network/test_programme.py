@@ -36,7 +36,7 @@ def test_agents_end_with_the_bits_of_plain_sums(tmp_path, sites):
     plain = fits.fit(LOGISTIC, sites)
     assert {fit_network.bits(result) for result in found} == {fit_network.bits(plain)}
     each = setting[0].run.lengths[0]
-    assert {r.rounds for r in results} == {each * (plain.n_averages + 1)}  # one confirms
+    assert {r.rounds for r in results} == {each * plain.n_averages}
     assert each == 1 or len(sites) == 4
     X, columns = fits.design(LOGISTIC, sites), fits.pooled_columns(sites)
     b, _, _ = fits.reweighted("logistic", X, columns["death"])

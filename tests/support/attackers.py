@@ -14,7 +14,14 @@ from hushgrad.network.protocol.codes import reason_of
 from hushgrad.network.protocol.frames import FrameKind, Parser
 from hushgrad.network.wiring import session_of
 
-ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10, n_announcements=100, has_stages=True)
+ANY = wire.limits(
+    1 << 20,
+    1 << 10,
+    n_entries=1 << 10,
+    n_announcements=100,
+    has_stages=True,
+    n_confirmations=1 << 10,
+)
 
 
 class Proxy:

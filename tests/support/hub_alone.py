@@ -12,6 +12,7 @@ from hushgrad.network.protocol.announcements import (
     encode_announcements,
 )
 from hushgrad.network.protocol.codes import Ending, reason_code
+from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.frames import FrameKind, encode_data
 from hushgrad.network.protocol.hello import encode_row, run_digest
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
@@ -72,6 +73,7 @@ def honest_frames():
         FrameKind.ANNOUNCE: wire.encode(FrameKind.ANNOUNCE, encode_announcements(ANNOUNCED)),
         FrameKind.STAGE: wire.encode(FrameKind.STAGE, START.tobytes(), round_=1),
         FrameKind.OVER: over(),
+        FrameKind.CONFIRM: wire.encode(FrameKind.CONFIRM, encode_entries([(1, 0, bytes(16))])),
     }
 
 
@@ -111,6 +113,7 @@ def hub_alone():
         session_of(NUMBER, "peer"), EveryoneIsPeer(), dialled=(), heartbeat=1.0, max_wait=1.0,
         dim=DIM, n_agents=3, diameter=2, stop_bytes=STOP, stats=Stats(),
         mask_tokens=mask_tokens, announcements=Announcements(3), starts=starts,
+        confirmations=Confirmations(3, lambda j: ((j + 1) % 3, (j - 1) % 3)),
     )  # fmt: skip
 
 

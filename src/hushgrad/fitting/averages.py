@@ -35,7 +35,7 @@ def longest_vector(model: Model) -> int:
     p = len(model.names)
     width = p - model.has_intercept
     triangle = p * (p + 1) // 2
-    counts = _PLAIN + WIDE * (len(TOTALS) + 2 * width)
+    counts = _PLAIN + WIDE.n_limbs * (len(TOTALS) + 2 * width)
     newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
     sandwich = 1 + NARROW * triangle
     return max(counts, newton, sandwich)

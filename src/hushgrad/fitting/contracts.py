@@ -14,7 +14,7 @@ from hushgrad.files.digest import commitment
 from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.model import Model
 
-PROGRAMME = 1  # the version of the stages: sites with different stages cannot pool
+PROGRAMME = 2  # the version of the stages: sites with different stages cannot pool
 
 
 def contract(model: Model) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from fractions import Fraction
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, pooled
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import TOTALS, totals
-from hushgrad.fitting.sums import Vector, from_wide, wide
+from hushgrad.fitting.sums import MOST_ROWS, WIDE, Vector
 
 _CONSTANT = Fraction(1, 10**24)  # the variance of a constant, in squares of its size: rounding
 _SMALLEST = Fraction(2) ** -120  # a variance that the last bit of wide sums leaves as it is
@@ -43,15 +44,20 @@ class Counts:
 
 
 def count(
-    model: Model, rows: Rows, digest: str
+    model: Model, rows: Rows, digest: str, parts: RowParts
 ) -> Generator[Vector, Vector, tuple[Counts, FitStage]]:
     """Pool the counts of all sites."""
-    parts = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
-    words = [float(int(part, 16)) for part in parts]
+    pieces = (digest[_DIGITS * n : _DIGITS * (n + 1)] for n in range(_WORDS))
+    words = [float(int(part, 16)) for part in pieces]
     events = rows.y.sum() if model.kind == "logistic" else rows.event.sum()
     plain = np.array([1.0, *words, float(len(rows.y)), float(rows.n_dropped), events])
-    sums = totals(model, rows)
-    got = yield from pooled(np.concatenate([plain, wide(sums)]))
+    if len(rows.y) > MOST_ROWS:
+        raise FitError(
+            f"a site has at most {MOST_ROWS} rows, but this one has {len(rows.y)}: the digits of "
+            "its sums would not be small beside the masks. Let it take part as two sites."
+        )
+    sums, part = totals(model, rows), parts.counts()
+    got = yield from pooled(np.concatenate([plain, sums]))
     n_sites = int(got[0])
     if (got[1 : 1 + _WORDS] != n_sites * plain[1 : 1 + _WORDS]).any():
         raise FitError(
@@ -64,14 +70,16 @@ def count(
             "pooled counts include those of this site, but one of rows, dropped rows and events is "
             "smaller: a site has sent a false count. Ask the sites."
         )
-    found = from_wide(got[len(plain) :])
+    found = WIDE.exact(got[len(plain) :])
     width = rows.X.shape[1]
     counts = Counts(
         n_sites, n_rows, n_dropped, n_events,
         dict(zip(TOTALS, found, strict=False)),
         found[len(TOTALS) : len(TOTALS) + width], found[len(TOTALS) + width :],
     )  # fmt: skip
-    return counts, FitStage("counts and moments", len(plain) + len(sums))
+    return counts, FitStage(
+        "counts and moments", len(plain) + len(sums) // WIDE.n_limbs, row_part=part
+    )
 
 
 def check_counts(model: Model, counts: Counts) -> None:

@@ -28,8 +28,7 @@ def summarise(
     digest: str,
 ) -> FitResult:
     """The result of a fit; every number in it is a function of pooled sums."""
-    shift, T = at.back()
-    estimate = shift + T @ end.gamma
+    T, estimate = at.back(), at.raw(end.gamma)
     n, p = counts.n_rows, len(estimate)
     is_t = model.kind == "linear" and meat is None
     df = n - p if is_t else None

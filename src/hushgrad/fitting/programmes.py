@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
+from fractions import Fraction
 
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
 from hushgrad.fitting.inference import summarise
@@ -27,35 +30,45 @@ from hushgrad.fitting.newton import FitStage, Minimum, minimise, pooled
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise
 
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
 
 def programme(
-    model: Model, rows: Rows, watch: Callable[[float], None] | None = None
+    model: Model,
+    rows: Rows,
+    watch: Callable[[float], None] | None = None,
+    tell: Callable[[float | None], None] | None = None,
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
     watch    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
              method, before the sums at the point are yielded; Cox's are not known
+    tell     is told the largest part of one row in every average (bounds.py), before its sums are
+             yielded; None: no bound is declared
     """
+    parts = RowParts(model, tell)
     digest = contract_digest(contract(model))
-    counts, stage = yield from count(model, rows, digest)
+    counts, stage = yield from count(model, rows, digest, parts)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at, watch)
+    local = SiteSums(model, rows, at, counts.n_rows, watch)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:
         start[0] = null
-    exponent = math.ceil(math.log2(max(counts.n_rows, *_sizes(model, counts))))
-    end = yield from minimise(model, local, start, _penalty(model, at), exponent, null)
+    exponent = arithmetic.power_above(max(counts.n_rows, *_sizes(model, counts)))
+    parts.enter(at, exponent, counts.n_rows)
+    penalty = _penalty(model, at)
+    end = yield from minimise(model, local, start, penalty, exponent, null, parts)
     _check_residuals(model, counts, end)
     meat, stages = None, (stage, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
+        part = parts.sandwich(end.gamma)
         meat = yield from _sandwich(model, local, end.gamma, exponent)
-        stages = (*stages, FitStage("sandwich", len(meat) * (len(meat) + 1) // 2))
+        count_ = len(meat) * (len(meat) + 1) // 2
+        stages = (*stages, FitStage("sandwich", count_, row_part=part))
     return summarise(model, counts, at, end, meat, stages, digest)
 
 
@@ -85,10 +98,14 @@ def _null(model: Model, counts: Counts, at: Coordinates) -> float:
     total = counts.totals
     weight, outcome = total["weight"], total["weighted"]
     if model.kind == "logistic":
-        return math.log(outcome / (weight - outcome))
+        return _log(outcome / (weight - outcome))
     if model.kind == "poisson":
-        return math.log(outcome / total["exposure"])
+        return _log(outcome / total["exposure"])
     return (float(outcome / weight) - at.y_centre) / at.y_scale if model.kind != "cox" else 0.0
+
+
+def _log(x: Fraction) -> float:
+    return float(arithmetic.log(np.array(float(x))))
 
 
 def _penalty(model: Model, at: Coordinates) -> Vector:
@@ -119,13 +136,13 @@ def _sandwich(
     """The middle of the sandwich, (p, p)."""
     by_site = model.standard_errors == "site"
     size = 2 * exponent  # squares of sums
-    limbs = narrow(local.meat(gamma, by_site=by_site), size)
-    bad = np.array([float(limbs is None)])
+    far, limbs = local.meat(gamma, size, by_site=by_site)
     p = len(gamma)
-    limbs = noise(NARROW * p * (p + 1) // 2) if limbs is None else limbs
-    got = yield from pooled(np.concatenate([bad, limbs]))
+    if far:
+        limbs = noise(NARROW * p * (p + 1) // 2)
+    got = yield from pooled(np.concatenate([[flag(is_far=far > 0)], limbs]))
     if got[0]:
-        raise FitError("the scores of a site are too large for a sandwich. Check outliers.")
+        raise FitError("the scores of a row are too large for a sandwich. Check outliers.")
     upper = np.zeros((p, p))
-    upper[np.triu_indices(p)] = from_narrow(got[1:], size)
+    upper[np.triu_indices(p)] = narrow(size).join(got[1:])
     return upper + np.triu(upper, 1).T

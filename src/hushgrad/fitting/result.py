@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,13 +14,16 @@ import numpy as np
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
+from hushgrad.fitting.bounds import undeclared
 from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_check import SiteCheck, site_check
 from hushgrad.fitting.sums import Vector
+from hushgrad.theory import gaussian_dp
 
+DELTA = 1e-6  # at which ε is told
 _ERRORS = {"model": "errors by the model", "sandwich": "HC0 errors", "site": "errors by site"}
 
 
@@ -57,6 +61,7 @@ class FitResult:
     spread: Vector | None = None  # (p,) pooled standard deviations; 1 of the intercept
     rounds: int | None = None  # communication rounds of all averages; None: no network
     checks: Mapping[str, SiteCheck] = field(default_factory=dict[str, SiteCheck])  # local, by site
+    masks: float | None = None  # the standard deviation of a share; None: no masks
 
     def __getitem__(self, name: str) -> float:
         """The coefficient of this name."""
@@ -80,6 +85,17 @@ class FitResult:
     def is_quadratic(self) -> bool:
         """Whether one step suffices: then sums fix the rows only up to a rotation."""
         return self.model.kind in ("linear", "ridge")
+
+    @property
+    def mu(self) -> float | None:
+        """μ of all averages between two honest partners, at resistance 1 (docs/guarantee.md).
+
+        None: there were no masks, or the model declares no bound of a row.
+        """
+        parts = [stage.row_part for stage in self.stages]
+        if self.masks is None or any(part is None for part in parts):
+            return None
+        return math.hypot(*(part for part in parts if part is not None)) / self.masks
 
     def table(self) -> str:
         """The whole result as text, for a terminal."""
@@ -126,7 +142,23 @@ class FitResult:
             notes.append(_ERRORS[kind])
         rounds = "" if self.rounds is None else f", {self.rounds} rounds"
         pooled = f"{self.n_averages} averages{rounds}, {self.numbers_pooled} pooled numbers"
-        return [", ".join(notes), pooled, f"contract {self.contract}"]
+        lines = [", ".join(notes), pooled]
+        if self.masks is not None:
+            lines.append(f"masks: {self._promise()}")
+        return [*lines, f"contract {self.contract}"]
+
+    def _promise(self) -> str:
+        """What the masks promise about where a row is."""
+        mu = self.mu
+        if mu is None:
+            return f"no guarantee, {undeclared(self.model)}"
+        if math.isinf(mu):
+            return "no guarantee, since a step led too far for a row"
+        epsilon = gaussian_dp.epsilon(DELTA, mu)
+        return (
+            f"μ = {mu:.2g}, ε = {epsilon:.2g} at δ = {DELTA:g}, advantage "
+            f"{gaussian_dp.advantage(mu):.2g}, of the site that holds a row"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything pooled as plain values, the contract included; nothing local."""
@@ -136,7 +168,8 @@ class FitResult:
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "spread", "rounds", "n_averages", "numbers_pooled", "share_pooled",
+                "variance", "spread", "rounds", "masks", "mu", "n_averages", "numbers_pooled",
+                "share_pooled",
             )
         }  # fmt: skip
         stages = [vars(stage) for stage in self.stages]

@@ -44,6 +44,7 @@ from hushgrad.network.state.journal import LABEL, StateDirectory
 from hushgrad.network.state.ledger import (
     BEGUN,
     RESUMED,
+    SPENT,
     LedgerFile,
     LedgerLine,
     LedgerRun,
@@ -110,13 +111,7 @@ class Admission:
                 self._write_begin(ledger, state)
 
     def _ledgers(self) -> list[LedgerFile]:
-        """Every ledger once, in one order, so that two agents do not wait for each other."""
-        found = {
-            p.ledger_file.path.resolve(): p.ledger_file for p in self._policies if p.ledger_file
-        }
-        if self._own is not None:
-            found.setdefault(self._own.path.resolve(), self._own)
-        return [found[path] for path in sorted(found)]
+        return _ledgers(self._policies, self._own)
 
     def _judge_again(self, policy: Policy, state: StateDirectory) -> None:
         ledger = policy.ledger_file
@@ -151,7 +146,7 @@ class Admission:
         _note(ledger.append(BEGUN, {
             **named,
             "contract": contract_of(config),
-            "mu": mu if mu is None or np.isfinite(mu) else "inf",
+            "mu": _plain(mu),
             "participants": config.run.n_agents,
             "state": _state_digest(ledger, state),
             **({} if data is None else data.facts()),
@@ -177,6 +172,34 @@ def admit(
     """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
     check_exposure(provisional(config, objective), objective, is_quadratic=is_quadratic)
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
+
+
+def note_spent(config: AgentConfig, mu: float | None) -> None:
+    """Write μ of a fit so far into every ledger, if it has one that has grown."""
+    if mu is None:
+        return
+    name = (config.run.id, key_name(config))
+    own = ledger_of(config.key) if _is_recorded(config) else None
+    for ledger in _ledgers(governing(config), own):
+        with ledger.locked():
+            runs = runs_of(ledger.lines())
+            mine = [r for r in runs if (r.begun.run, r.begun.facts.get("key")) == name]
+            if mine and (mine[-1].mu or 0.0) < mu:
+                told = {"run": name[0], "agent": config.name, "key": name[1], "mu": _plain(mu)}
+                _note(ledger.append(SPENT, told))
+
+
+def _ledgers(policies: list[Policy], own: LedgerFile | None) -> list[LedgerFile]:
+    """Every ledger once, in one order, so that two agents do not wait for each other."""
+    found = {p.ledger_file.path.resolve(): p.ledger_file for p in policies if p.ledger_file}
+    if own is not None:
+        found.setdefault(own.path.resolve(), own)
+    return [found[path] for path in sorted(found)]
+
+
+def _plain(mu: float | None) -> float | str | None:
+    """μ as JSON has it."""
+    return "inf" if mu is not None and np.isinf(mu) else mu
 
 
 def check_unused(config: AgentConfig) -> None:
@@ -316,5 +339,5 @@ def run_facts(
         file=None if file is None else file.resolve(),
         accepted=tuple(config.accept_exposure),
         numbers=None if told is None else told.numbers,
-        mu=None if is_given else mu_of(config),
+        mu=None if is_given else mu_of(config, fit),
     )  # fmt: skip

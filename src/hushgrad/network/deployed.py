@@ -29,6 +29,7 @@ from hushgrad.errors import (
     PeerEndedError,
     PeerLostError,
     ProblemError,
+    StageError,
     StateError,
 )
 from hushgrad.network.admission import Admission, admit
@@ -380,11 +381,11 @@ class Agent:
         try:
             while not session.is_settled and not self._is_asked_to_stop:
                 await hub.change()
-        except (PeerLostError, PeerEndedError) as error:
-            log.warning(
-                "left before all had finished (%s); start this agent again if one needs the last "
-                "message", error, extra={"event": "unsettled"},
-            )  # fmt: skip
+        except (PeerLostError, PeerEndedError, StageError) as error:
+            if isinstance(error, StageError) and self.fitted is None:
+                raise  # a table that all partners of this agent have confirmed stays
+            text = "left before others had finished: %s; start again if one needs the last message"
+            log.warning(text, error, extra={"event": "unsettled"})
             with suppress(OSError):
                 (self.config.state / LEFT).touch()
             return

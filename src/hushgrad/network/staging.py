@@ -45,6 +45,7 @@ from hushgrad.network.introduction import draws_of, introduce, local_agent, own_
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.protocol.mask_tokens import OWN, Entry
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import Begun, read_stages, write_stage
@@ -93,6 +94,11 @@ class Stages:
     def error(self) -> FitError | None:
         """The reason for which a fit has ended without a result."""
         return None
+
+    @property
+    def confirmed(self) -> list[Entry]:
+        """The tokens with which a fit has ended."""
+        return []
 
     def recall(self, state: StateDirectory) -> None:
         """Read more than the stages from the state directory; a fit reads its pooled sums."""
@@ -255,6 +261,7 @@ async def prepare_stages(
     for risk in stepsize_risks(config.run.algorithm):
         log.warning("%s", risk, extra={"event": "stepsize"})
     await compute(stages.recall, state)
+    hub.confirmations.learn(stages.confirmed, OWN)
     known = links = state.links
     if links is None:
         hub.start()

@@ -12,7 +12,7 @@ from hushgrad.agent.weights import Ends
 from hushgrad.errors import IdentityError
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
-from hushgrad.network.keys.masking import announcements_of, mask_tokens_of
+from hushgrad.network.keys.masking import announcements_of, confirmations_of, mask_tokens_of
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol.hello import public_parts
@@ -102,6 +102,7 @@ def hub_of(
             are_told=run.model is None,
             largest=run.bound,
         ),
+        confirmations=confirmations_of(config),
     )
 
 

@@ -72,7 +72,11 @@ def fit(
         return _checked(drive(fits, add)[0], rows)
     accepted = tuple(accept_exposure)
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
-    result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
+    result = replace(
+        drive(fits, averages.pool)[0],
+        rounds=averages.rounds,
+        masks=SIZE * averages.masks.linear or None,
+    )
     if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
         warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
     return _checked(result, rows)
@@ -133,6 +137,7 @@ class _Averages:
         accepted: tuple[str, ...],
     ):
         self.network = network
+        self.masks = masks
         self.seed = seed
         self.progress = progress
         self.accepted = accepted

@@ -19,6 +19,7 @@ frame is a header of 32 bytes and a body, little-endian throughout:
     STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
     OVER       16 bytes, the digest of the run: it is over for the sender. Flags: the code of its
                ending, `round`: the number of the agent with which the end began       (codes.py)
+    CONFIRM    32 bytes each: tokens by which partners confirm a fit          (confirmations.py)
 
 A body is 8-aligned, so that numbers are read in place. The parser checks a length before it
 allocates memory. No code unpickles a frame.
@@ -42,7 +43,7 @@ from hushgrad.network.protocol import announcements, mask_tokens
 from hushgrad.network.protocol.codes import MOST_ENDING, MOST_REASON, RUN_DIGEST
 
 MAGIC = b"hush"
-VERSION = 6  # 6: codes instead of text in REJECT, and OVER
+VERSION = 6  # 6: codes instead of text in REJECT, OVER, CONFIRM; the limbs of fits carry nothing
 HEADER = struct.Struct("<4sBBHQQQ")
 _HEADER_SIZE = HEADER.size
 _FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
@@ -70,6 +71,7 @@ class FrameKind(enum.IntEnum):
     ANNOUNCE = 8
     STAGE = 9
     OVER = 10
+    CONFIRM = 11
 
     __hash__ = int.__hash__  # Enum's own is a call of Python, and looked up in every round
 
@@ -190,6 +192,7 @@ def limits(
     n_entries: int = 0,
     n_announcements: int = 0,
     has_stages: bool = False,
+    n_confirmations: int = 0,
 ) -> Mapping[FrameKind, int]:
     """The longest body of each kind, in bytes."""
     return {
@@ -203,6 +206,7 @@ def limits(
         FrameKind.ANNOUNCE: announcements.ENTRY * n_announcements,
         FrameKind.STAGE: 8 * dim * has_stages,
         FrameKind.OVER: RUN_DIGEST,
+        FrameKind.CONFIRM: mask_tokens.ENTRY * n_confirmations,
     }
 
 

@@ -121,6 +121,7 @@ CONNECTION: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = 
     ANNOUNCE     -        -        OPEN          ACKNOWLEDGED  -      -     -
     STAGE        -        -        OPEN          ACKNOWLEDGED  -      -     -
     OVER         -        UNMET    LEFT          LEFT          -      -     -
+    CONFIRM      -        -        OPEN          ACKNOWLEDGED  -      -     -
     MEET         GREETED  -        -             -             -      -     -
     ACKNOWLEDGE  -        -        ACKNOWLEDGED  -             -      -     -
     REFUSE       -        REFUSED  REFUSED       REFUSED       UNMET  LEFT  REFUSED

@@ -23,7 +23,7 @@ import os
 import secrets
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from hushgrad.files.atomic import create_file, replace_file, sync_directory
 from hushgrad.files.locks import locked
 from hushgrad.network.keys.identity import check_mode
 
-OPENED, BEGUN, RESUMED = "opened", "begun", "resumed"
+OPENED, BEGUN, RESUMED, SPENT = "opened", "begun", "resumed", "spent"
 NOTHING = "0" * 64  # before the first line
 SECRET = 32  # bytes
 _PATIENCE = 30.0  # seconds for another process to write its line
@@ -249,28 +249,31 @@ def _unwritable(path: Path, error: OSError) -> StateError:
 
 @dataclass(frozen=True)
 class LedgerRun:
-    """One run: the line with which it began, and its last status."""
+    """One run: the line with which it began, its last status, and its last μ.
+
+    mu   of its masks; None: no bound of rows was declared, inf: the masks hide nothing
+    """
 
     begun: LedgerLine
     status: str
     ended: datetime
-
-    @property
-    def mu(self) -> float | None:
-        """μ of its masks; None: no bound of rows was declared, inf: the masks hide nothing."""
-        mu = self.begun.facts.get("mu")
-        return float(mu) if mu is not None else None
+    mu: float | None
 
 
 def runs_of(lines: list[LedgerLine]) -> list[LedgerRun]:
-    """The runs that have begun, in their order."""
+    """The runs that have begun, in their order; a fit tells its μ before every average."""
     found: dict[tuple[str | None, str], LedgerRun] = {}
     for line in lines:
         name = (line.run, line.facts.get("key", ""))
+        told = line.facts.get("mu")
+        mu = None if told is None else float(told)
+        before = found.get(name)
         if line.status == BEGUN:
-            found[name] = LedgerRun(line, line.status, line.time)
-        elif name in found:
-            found[name] = LedgerRun(found[name].begun, line.status, line.time)
+            found[name] = LedgerRun(line, line.status, line.time, mu)
+        elif before is not None and line.status == SPENT:
+            found[name] = replace(before, ended=line.time, mu=mu)
+        elif before is not None:
+            found[name] = replace(before, status=line.status, ended=line.time)
     return list(found.values())
 
 

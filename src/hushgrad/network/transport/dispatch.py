@@ -29,6 +29,7 @@ from hushgrad.network.protocol.codes import (
     reason_code,
     reason_of,
 )
+from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, Frame, FrameKind
 from hushgrad.network.protocol.hello import Hello, decode_hello, decode_row
@@ -74,6 +75,7 @@ class Dispatch:
         announcements: Announcements,
         distances: Distances,
         starts: Starts,
+        confirmations: Confirmations,
         n_agents: int,
         stats: Stats,
     ):
@@ -82,6 +84,7 @@ class Dispatch:
         self._watching, self._stats, self._n_agents = watching, stats, n_agents
         self._mask_tokens, self._distances = mask_tokens, distances
         self._announcements, self._starts = announcements, starts
+        self._confirmations = confirmations
         self.rows: dict[int, Row] = {}  # weights that peers have told
         self._methods: dict[FrameKind, Callable[[Connection, Peer, Frame], None]] = {
             FrameKind.HELLO: self._take_hello,
@@ -94,6 +97,7 @@ class Dispatch:
             FrameKind.ANNOUNCE: self._take_announce,
             FrameKind.STAGE: self._take_stage,
             FrameKind.OVER: self._take_over,
+            FrameKind.CONFIRM: self._take_confirm,
         }
 
     def hear(self, link: Connection, frame: Frame) -> None:
@@ -254,6 +258,13 @@ class Dispatch:
             return
         if news is not None:
             self._pass_on(link, news)
+            self._station.wake()
+
+    def _take_confirm(self, link: Connection, peer: Peer, frame: Frame) -> None:
+        """Pass on the tokens that are new; the agent may wait for one of them."""
+        news = self._confirmations.learn(decode_entries(frame.body), peer.name)
+        if news:
+            self._pass_on(link, wire.encode(FrameKind.CONFIRM, encode_entries(news)))
             self._station.wake()
 
     def _pass_on(self, link: Connection, frame: Bytes) -> None:

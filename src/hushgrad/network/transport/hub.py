@@ -18,6 +18,7 @@ from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import Announcements, encode_announcements
 from hushgrad.network.protocol.codes import Ending, ending_of
+from hushgrad.network.protocol.confirmations import Confirmations
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, FrameKind
 from hushgrad.network.protocol.hello import encode_row
@@ -56,16 +57,18 @@ class Hub:
         mask_tokens: MaskTokens,
         announcements: Announcements,
         starts: Starts,
+        confirmations: Confirmations,
     ):
         """`diameter` None: agents do not stop by a tolerance."""
         self.session, self._transport, self._stats = session, transport, stats
         self.heartbeat, self._dialled, self.mask_tokens = heartbeat, tuple(dialled), mask_tokens
         self.announcements, self.starts = announcements, starts
+        self.confirmations = confirmations
         self.distances = Distances(session.me.number, n_agents, diameter)
         n_entries = mask_tokens.most + self.distances.most
         self.longest = wire.limits(
             dim, stop_bytes, n_entries=n_entries, n_announcements=announcements.most,
-            has_stages=starts.most > 0,
+            has_stages=starts.most > 0, n_confirmations=confirmations.most,
         )  # fmt: skip
         # to a peer that reads, at most two rounds, all starts of stages and one frame of each other
         # kind are on their way
@@ -82,6 +85,7 @@ class Hub:
         self._dispatch = Dispatch(
             self, session, links=self._links, watching=self.watching, mask_tokens=mask_tokens,
             announcements=announcements, distances=self.distances, starts=starts,
+            confirmations=confirmations,
             n_agents=n_agents, stats=stats,
         )  # fmt: skip
         self._dialling = Dialling(
@@ -271,6 +275,8 @@ class Hub:
             link.send(wire.encode(FrameKind.GOSSIP, encode_entries(entries)))
         for start in self.starts.frames():
             link.send(start)
+        if confirmed := self.confirmations.entries():
+            link.send(wire.encode(FrameKind.CONFIRM, encode_entries(confirmed)))
         if self.failure is None:
             for unsent in backlog:
                 link.send(unsent)
