@@ -304,7 +304,7 @@ def test_a_ledger_that_was_begun_anew_is_not_that_of_the_policy(site, tmp_path, 
 
 def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, book, monkeypatch):
     spends = {"mu": 0.6}
-    monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config: spends["mu"])
+    monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: spends["mu"])
     config = ruled(site, tmp_path, max_mu=1.0, **book[1])
     start(again(config, 1))
     start(again(config, 2))  # √0.72 = 0.849
@@ -325,7 +325,7 @@ def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, book, monkey
 
 def test_an_earlier_run_without_mu_leaves_no_budget(site, tmp_path, book, monkeypatch):
     start(ruled(site, tmp_path, max_runs=9, **book[1]))
-    monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config: 0.1)
+    monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: 0.1)
     with pytest.raises(PolicyError, match=f"μ of run {site.run.id} is not known"):
         start(again(ruled(site, tmp_path, max_mu=1.0, **book[1]), 2))
 
