@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "hushgrad":
-        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
+        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Certificate Comparison Consensus "
+        "Curious DGD "
         "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
-        "algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
+        "algorithms audit audit_repeated certify compare draws errors fit fitting graphs guarantee "
         "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
         "studies theory witness",
     "hushgrad.algorithms":
@@ -41,8 +42,9 @@ PACKAGES = {
     "hushgrad.studies":
         "Built Study SweepRow Table Unfinished load_study parse_study record",
     "hushgrad.theory":
-        "Exposure Guarantee Held Ledger OwnNumbers Revealed RowBound Setting WEAKNESSES Weakness "
-        "advantage check_revealed delta epsilon guarantee huber_row judge logistic_row mean_row "
+        "Certificate CertificateLine Choice Exposure Guarantee Held Ledger OwnNumbers Revealed "
+        "RowBound Setting WEAKNESSES Weakness advantage certify check_revealed choose delta "
+        "epsilon guarantee huber_row judge logistic_row mean_row "
         "numbers_revealed resistances ridge_row share_revealed tradeoff weaknesses",
 }  # fmt: skip
 

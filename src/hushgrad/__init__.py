@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
+    from hushgrad.theory.certificate import Certificate, certify
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -70,6 +71,7 @@ __all__ = [
     "AsynDGM",
     "Audit",
     "AugDGM",
+    "Certificate",
     "Comparison",
     "Consensus",
     "Curious",
@@ -84,6 +86,7 @@ __all__ = [
     "algorithms",
     "audit",
     "audit_repeated",
+    "certify",
     "compare",
     "draws",
     "errors",
@@ -128,6 +131,7 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
         "studies": "load_study",
+        "theory.certificate": "Certificate certify",
         "theory.promise": "guarantee",
     },
 )

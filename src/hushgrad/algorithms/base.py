@@ -17,7 +17,16 @@ from hushgrad.exchange import Array, Links, Matrix, Step
 from hushgrad.masks import Sizes, ZeroSum, check_masks, zero_sum
 from hushgrad.mixing import Kind, Network
 from hushgrad.splits import IdentitySplit, Split, check_split, fresh, private_constant
-from hushgrad.stepsizes import Deviation, Schedule, check_schedule, constant, geometric, harmonic
+from hushgrad.stepsizes import (
+    Auto,
+    Deviation,
+    Schedule,
+    check_schedule,
+    chosen_schedule,
+    constant,
+    geometric,
+    harmonic,
+)
 
 PAPER = "wang2023decentralized"
 
@@ -111,9 +120,12 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stepping(Algorithm):
-    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent)."""
+    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent).
 
-    stepsize: Schedule = constant(0.02)
+    With stepsize="auto", `hg.run` chooses a stepsize for the problem and the network.
+    """
+
+    stepsize: Schedule | Auto = constant(0.02)
 
     def __post_init__(self) -> None:
         check_schedule(self.stepsize, type(self).__name__)
@@ -121,7 +133,7 @@ class Stepping(Algorithm):
     @cached_property
     def schedule(self) -> Schedule:
         """The stepsize with the class's default deviation filled in."""
-        return self.stepsize
+        return chosen_schedule(self.stepsize, type(self).__name__)
 
     def lam(self, agent: Any) -> Array:
         return self.schedule(agent)
@@ -219,7 +231,7 @@ class Private(Stepping, Masked):
 
     @cached_property
     def schedule(self) -> Schedule:
-        return self.stepsize.deviating(_DESIGNS[self.design].deviation)
+        return super().schedule.deviating(_DESIGNS[self.design].deviation)
 
     @property
     def splitting(self) -> Split:
