@@ -19,7 +19,7 @@ PACKAGES = {
         "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
         "algorithms audit audit_repeated certify compare draws errors fit fitting graphs guarantee "
         "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
-        "studies theory witness",
+        "studies sweep theory witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
@@ -40,7 +40,7 @@ PACKAGES = {
         "rendezvous ridge",
     "hushgrad.simulate": "Channel Comparison Outcome Run RunRequest Traffic Transcript load_run",
     "hushgrad.studies":
-        "Built Study SweepRow Table Unfinished load_study parse_study record",
+        "Built Gathered Study SweepRow Table Unfinished gather load_study parse_study record",
     "hushgrad.theory":
         "Certificate CertificateLine Choice Exposure Guarantee Held Ledger OwnNumbers Revealed "
         "RowBound Setting WEAKNESSES Weakness advantage certify check_revealed choose delta "

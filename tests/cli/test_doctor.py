@@ -70,6 +70,8 @@ def test_a_healthy_agent_gets_one_line_for_each_check(pair):
 
 
 def test_a_neighbour_that_runs_is_reached_and_not_disturbed(pair):
+    for name in pair.files:  # long enough for three examinations
+        pair.write(name, pair.tables(name, iterations=1500))
     ann = start(pair, "ann")
     found = examined(pair, "bob", good=True)
     assert found["reach ann"] == (

@@ -28,10 +28,13 @@ def check_rate(name, case):
     found = rates.stable_range(step)
     lam = found.largest * 10 ** rng.uniform(-1.5, -0.2)
     rho = rates.spectral_radius(step, lam).value
-    sizes = np.sort(np.abs(np.linalg.eigvals(step.dense(lam))))[::-1]
-    apart = sizes[sizes < sizes[0] * (1 - 1e-6)]
-    # a second eigenvalue of nearly the same size hides the first for longer than float64 lasts
-    if (len(apart) and apart[0] > rho**1.3) or not 0.85 < rho < 0.999:
+    values = np.linalg.eigvals(step.dense(lam))
+    top = values[np.abs(values) > rho * (1 - 1e-6)]
+    # a double root gives kρ^k, and a second eigenvalue of nearly the same size hides the first for
+    # longer than float64 lasts: then no finite run shows ρ
+    is_double = any(np.sum(np.abs(top - z) < 1e-5) > 1 for z in top)
+    rest = np.abs(values)[np.abs(values) <= rho * (1 - 1e-6)].max(initial=0.0)
+    if is_double or rest > rho**1.5 or not 0.85 < rho < 0.999:
         return False
     K = int(max(30, 24 / -np.log(rho)))
     got = measured_rate(*(errors(name, network, H, lam, K, seed=[case, s]) for s in range(5)))
@@ -55,7 +58,7 @@ def check_threshold(name, case):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_predicted_rates_are_the_measured_ones(name):
-    assert sum(check_rate(name, case) for case in range(10)) >= 2
+    assert sum(check_rate(name, case) for case in range(16)) >= 2
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -71,7 +74,7 @@ def test_fifty_predicted_rates_are_the_measured_ones(name):
     while done < 50:
         done += check_rate(name, case)
         case += 1
-        assert case < 400
+        assert case < 1000
 
 
 @pytest.mark.slow

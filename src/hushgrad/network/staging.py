@@ -146,7 +146,7 @@ class Stages:
         """The e of the power of two 2^e that covers q_i, the gradient at the start, and the least
         unit of the algorithm.
 
-        A declared scale covers them all. Then e is that of the scale and tells nothing of the data.
+        A declared scale covers them all. Then the scale alone gives e, which tells nothing of them.
         """
         algorithm = self.config.run.algorithm
         assert isinstance(algorithm, Masked)

@@ -272,6 +272,15 @@ def test_both_ends_of_a_link_must_agree_on_its_direction(here, there, fits):
     assert refusal(greet, a, two)[0] == "configuration"
 
 
+@pytest.mark.parametrize("twice", [b'"number":1,"number":2', b'"number":NaN'])
+def test_a_hello_that_parsers_may_read_differently_is_refused(twice):
+    there = at(1, 5)
+    said = there.hello(peer_of(there)).encode()
+    assert decode_hello(said).number == 1
+    with pytest.raises(WireError, match="a HELLO is JSON"):
+        decode_hello(said.replace(b'"number":1', twice))
+
+
 def test_a_neighbour_whose_links_change_during_the_run_is_refused():
     here, there = at(0, 5), at(1, 5)
     greet(here, there)

@@ -16,6 +16,7 @@ import numpy as np
 from hushgrad.agent.weights import Ends, Row
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
 
@@ -154,7 +155,7 @@ def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
 
 def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
     try:
-        said = json.loads(bytes(body))
+        said = parse_json(bytes(body))
     except (ValueError, RecursionError) as error:
         raise WireError(
             f"a {what} is JSON, but its parser raised {type(error).__name__}"
