@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
     from hushgrad.studies.study import sweep
-    from hushgrad.theory.certificate import Certificate, certify
+    from hushgrad.theory.certificate import RunCertificate, certify
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -72,7 +72,6 @@ __all__ = [
     "AsynDGM",
     "Audit",
     "AugDGM",
-    "Certificate",
     "Comparison",
     "Consensus",
     "Curious",
@@ -84,6 +83,7 @@ __all__ = [
     "Problem",
     "PushPull",
     "Run",
+    "RunCertificate",
     "algorithms",
     "audit",
     "audit_repeated",
@@ -134,7 +134,7 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.run": "compare run",
         "studies": "load_study",
         "studies.study": "sweep",
-        "theory.certificate": "Certificate certify",
+        "theory.certificate": "RunCertificate certify",
         "theory.promise": "guarantee",
     },
 )

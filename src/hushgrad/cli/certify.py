@@ -12,7 +12,7 @@ from hushgrad.console import console
 
 if TYPE_CHECKING:
     from hushgrad.studies.study import Built
-    from hushgrad.theory.certificate import Certificate
+    from hushgrad.theory.certificate import RunCertificate
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -90,7 +90,7 @@ def certify(
         print_certificate(label, one)
 
 
-def print_certificate(label: str, certificate: Certificate) -> None:
+def print_certificate(label: str, certificate: RunCertificate) -> None:
     """A certificate for people: the verdict, then a line for every statement."""
     from rich.text import Text
 

@@ -11,7 +11,7 @@ from hushgrad.exports import lazy_exports
 if TYPE_CHECKING:
     from hushgrad.theory.auto import Choice, choose
     from hushgrad.theory.bounds import RowBound, huber_row, logistic_row, mean_row, ridge_row
-    from hushgrad.theory.certificate import Certificate, CertificateLine, certify
+    from hushgrad.theory.certificate import CertificateLine, RunCertificate, certify
     from hushgrad.theory.exposure import (
         WEAKNESSES,
         Held,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WEAKNESSES",
-    "Certificate",
     "CertificateLine",
     "Choice",
     "Exposure",
@@ -45,6 +44,7 @@ __all__ = [
     "OwnNumbers",
     "Revealed",
     "RowBound",
+    "RunCertificate",
     "Setting",
     "Weakness",
     "advantage",
@@ -70,7 +70,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "auto": "Choice choose",
-        "certificate": "Certificate CertificateLine certify",
+        "certificate": "CertificateLine RunCertificate certify",
         "bounds": "RowBound huber_row logistic_row mean_row ridge_row",
         "exposure": "WEAKNESSES Held OwnNumbers Setting Weakness judge weaknesses",
         "gaussian_dp": "advantage delta epsilon tradeoff",

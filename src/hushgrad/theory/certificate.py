@@ -37,7 +37,7 @@ class CertificateLine:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class RunCertificate:
     """What is known about an algorithm on a problem and a network before it runs."""
 
     label: str  # of the algorithm
@@ -88,7 +88,7 @@ def certify(
     *,
     tolerance: float = TOLERANCE,
     trial: int | None = None,
-) -> Certificate:
+) -> RunCertificate:
     """Check the theorems' conditions and compute the tight rate of a run.
 
     tolerance    iterations are counted until an error has fallen by this factor
@@ -108,7 +108,7 @@ def certify(
     told = tight(algorithm, problem, network, at, tolerance, trial)
     lines = tuple(_lines(mixing, losses, choice, found, told))
     is_proven = any(proof.is_proven for proof in found)
-    return Certificate(
+    return RunCertificate(
         label=algorithm.label,
         lines=lines,
         is_proven=is_proven,

@@ -128,7 +128,7 @@ class TwoStep(LinearStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Tracking(LinearStep):
+class TrackerStep(LinearStep):
     """Gradient tracking; `scale` divides x in the gradient, as ADD-OPT does by Y."""
 
     mix_x: Product = lambda x: x  # A_x
@@ -169,21 +169,21 @@ def linear_step(
             return TwoStep(hessians, shares, mix=_lazy(W), split=_same)
         case DIGing():
             W = times(matrix_of(network, Kind.DOUBLY))
-            return Tracking(hessians, shares, mix_x=W, mix_step=_same, mix_y=W, mix_change=_same)
+            return TrackerStep(hessians, shares, mix_x=W, mix_step=_same, mix_y=W, mix_change=_same)
         case AugDGM():
             W = times(matrix_of(network, Kind.DOUBLY))
-            return Tracking(hessians, shares, mix_x=W, mix_step=W, mix_y=W, mix_change=W)
+            return TrackerStep(hessians, shares, mix_x=W, mix_step=W, mix_y=W, mix_change=W)
         case AB() | PushPull():
             R = times(matrix_of(network, Kind.ROW))
             C = times(matrix_of(network, Kind.COLUMN))
             if isinstance(algorithm, AB):
-                return Tracking(hessians, shares, mix_x=R, mix_step=_same, mix_y=C, mix_change=C)
-            return Tracking(hessians, shares, mix_x=R, mix_step=R, mix_y=C, mix_change=_same)
+                return TrackerStep(hessians, shares, mix_x=R, mix_step=_same, mix_y=C, mix_change=C)
+            return TrackerStep(hessians, shares, mix_x=R, mix_step=R, mix_y=C, mix_change=_same)
         case ADDOPT():
             matrix = matrix_of(network, Kind.COLUMN)
             C = times(matrix)
             weight, decay = push_sum(C, m)
-            return Tracking(
+            return TrackerStep(
                 hessians, shares, decay,
                 mix_x=C, mix_step=_same, mix_y=C, mix_change=_same, scale=weight[:, None, None],
             )  # fmt: skip
