@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "hushgrad":
-        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
-        "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
-        "Tuning algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
+        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus "
+        "Curious DGD DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem "
+        "PushPull Run RunCertificate Tuning algorithms audit audit_repeated certify compare draws "
+        "errors fit fitting graphs guarantee "
         "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
         "studies sweep theory tune witness",
     "hushgrad.algorithms":
@@ -41,8 +42,9 @@ PACKAGES = {
     "hushgrad.studies":
         "Built Gathered Study SweepRow Table Unfinished gather load_study parse_study record",
     "hushgrad.theory":
-        "Exposure Guarantee Held Ledger OwnNumbers Revealed RowBound Setting WEAKNESSES Weakness "
-        "advantage check_revealed delta epsilon guarantee huber_row judge logistic_row mean_row "
+        "CertificateLine Choice Exposure Guarantee Held Ledger OwnNumbers Revealed "
+        "RowBound RunCertificate Setting WEAKNESSES Weakness advantage certify check_revealed "
+        "choose delta epsilon guarantee huber_row judge logistic_row mean_row "
         "numbers_revealed resistances ridge_row share_revealed tradeoff weaknesses",
 }  # fmt: skip
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hushgrad.simulate.tuning import tune
     from hushgrad.studies import load_study
     from hushgrad.studies.study import sweep
+    from hushgrad.theory.certificate import RunCertificate, certify
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -84,10 +85,12 @@ __all__ = [
     "Problem",
     "PushPull",
     "Run",
+    "RunCertificate",
     "Tuning",
     "algorithms",
     "audit",
     "audit_repeated",
+    "certify",
     "compare",
     "draws",
     "errors",
@@ -137,6 +140,7 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.tuning": "tune",
         "studies": "load_study",
         "studies.study": "sweep",
+        "theory.certificate": "RunCertificate certify",
         "theory.promise": "guarantee",
     },
 )

@@ -19,6 +19,9 @@ from hushgrad.draws import Stream
 from hushgrad.errors import StepsizeError
 
 type Drawn = Literal["each", "once"]
+type Auto = Literal["auto"]  # a stepsize that `hg.run` chooses
+
+AUTO: Auto = "auto"
 
 
 def _power(base: Any, exponent: float) -> Any:
@@ -368,8 +371,19 @@ def diminishing(
 
 def check_schedule(stepsize: object, owner: str) -> None:
     """Refuse a value that is not a schedule. The message shows how to write a schedule."""
-    if not isinstance(stepsize, Schedule):
+    if stepsize != AUTO and not isinstance(stepsize, Schedule):
         raise StepsizeError(
             f"{owner} takes a schedule as stepsize, but got {stepsize!r}. Write "
-            "hg.stepsizes.constant(0.02) or hg.stepsizes.diminishing(scale=1.0)."
+            'stepsize="auto", hg.stepsizes.constant(0.02) or hg.stepsizes.diminishing(scale=1.0).'
         )
+
+
+def chosen_schedule(stepsize: Schedule | Auto, owner: str) -> Schedule:
+    """The schedule, or an error if it is still to be chosen."""
+    if isinstance(stepsize, Schedule):
+        return stepsize
+    raise StepsizeError(
+        f'{owner} has stepsize="auto", which hg.run chooses when it knows the problem and the '
+        "network, but the number is needed before. Use hg.run, or "
+        "hg.theory.choose(algorithm, problem, network).schedule."
+    )

@@ -18,10 +18,12 @@ from hushgrad.masks import Sizes, ZeroSum, check_masks, zero_sum
 from hushgrad.mixing import Kind, Network
 from hushgrad.splits import IdentitySplit, Split, check_split, fresh, private_constant
 from hushgrad.stepsizes import (
+    Auto,
     ConstantEach,
     Deviation,
     Schedule,
     check_schedule,
+    chosen_schedule,
     constant,
     geometric,
     harmonic,
@@ -119,9 +121,12 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stepping(Algorithm):
-    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent)."""
+    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent).
 
-    stepsize: Schedule = constant(0.02)
+    With stepsize="auto", `hg.run` chooses a stepsize for the problem and the network.
+    """
+
+    stepsize: Schedule | Auto = constant(0.02)
 
     # whether unequal constants lead to the minimum of Σ λ_i f_i, and not to that of Σ f_i
     weighs_by_stepsize: ClassVar[bool] = True
@@ -131,12 +136,13 @@ class Stepping(Algorithm):
 
     def check(self, network: Network) -> None:
         super().check(network)
-        self.stepsize.check_agents(network.n_agents, type(self).__name__)
+        if isinstance(self.stepsize, Schedule):
+            self.stepsize.check_agents(network.n_agents, type(self).__name__)
 
     @cached_property
     def schedule(self) -> Schedule:
         """The stepsize with the class's default deviation filled in."""
-        return self.stepsize
+        return chosen_schedule(self.stepsize, type(self).__name__)
 
     def lam(self, agent: Any) -> Array:
         return self.schedule(agent)
@@ -248,7 +254,7 @@ class Private(Stepping, Masked):
 
     @cached_property
     def schedule(self) -> Schedule:
-        return self.stepsize.deviating(_DESIGNS[self.design].deviation)
+        return super().schedule.deviating(_DESIGNS[self.design].deviation)
 
     @property
     def splitting(self) -> Split:

@@ -5,6 +5,7 @@ Arguments are checked here, once, by arguments.py; the engines trust them.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +33,8 @@ from hushgrad.simulate.request import LOST, Outcome, RunRequest, Tamper
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.staged import simulate_stages
 from hushgrad.simulate.transcript import Transcript
+from hushgrad.theory.auto import resolve
+from hushgrad.theory.tight import expected_iterations
 
 SAMPLES = 200  # about as many as a picture shows
 
@@ -112,6 +115,7 @@ def run(
         )
     algorithm = algorithm.on(network)
     algorithm.check(network)
+    algorithm, chosen = resolve(algorithm, problem, network)
     stages = n_stages(algorithm, is_quadratic=problem.is_quadratic)
     if stages > 1 and (start != start[:, :1]).any():
         raise InputError(
@@ -129,11 +133,13 @@ def run(
         *mask_risks(algorithm, network),
         *exposed,
     ):
-        warnings.warn(risk, RiskWarning, stacklevel=2)
+        if chosen is None or "may diverge" not in risk:  # "auto" is stable, whatever λL is
+            warnings.warn(risk, RiskWarning, stacklevel=2)
     samples = np.unique(np.append(np.arange(0, n_iterations + 1, every), n_iterations))
     started = time.perf_counter()
     name = label or algorithm.label
-    with Progress(progress, name, n_iterations * len(numbers)) as bar:
+    title = name if progress is False else _expecting(name, algorithm, problem, network, tolerance)
+    with Progress(progress, title, n_iterations * len(numbers)) as bar:
         request = RunRequest(
             algorithm=algorithm,
             problem=problem,
@@ -188,6 +194,7 @@ def run(
             "stages": lengths,
             "revealed": None if revealed is None else revealed.to_json(),
             "tolerance": tolerance,
+            "auto": None if chosen is None else chosen.to_json(),
             "engine": engine if driver is None else type(driver).__name__.lower(),
         },
         transcript=Transcript(numbers, outcome.channels) if transcript else None,
@@ -198,6 +205,16 @@ def run(
         problem=problem,
         network=network,
     )
+
+
+def _expecting(
+    name: str, algorithm: Algorithm, problem: Problem, network: Network, tolerance: float
+) -> str:
+    """The title of the bar: with the expected iterations, if a terminal shows it."""
+    if not sys.stderr.isatty():
+        return name
+    needed = expected_iterations(algorithm, problem, network, tolerance)
+    return name if needed is None else f"{name} (about {needed:.0f} iterations to {tolerance:g})"
 
 
 def _outcome(
