@@ -14,19 +14,20 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "hushgrad":
-        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus Curious DGD "
-        "DIGing EXTRA Eavesdropper FitPlan HushgradError Model Network PDGDS PDGNDS "
-        "PooledTables Problem PushPull Run algorithms audit audit_repeated compare draws errors "
-        "fit fitting graphs guarantee load_run load_study masks network paper privacy problems "
-        "run simulate splits stepsizes studies sweep theory witness",
+        "AB ADDOPT Active Agent Algorithm AsynDGM Audit AugDGM Comparison Consensus "
+        "Curious DGD DIGing EXTRA Eavesdropper FitPlan HushgradError Model Network PDGDS PDGNDS "
+        "PooledTables Problem PushPull Run RunCertificate Tuning algorithms audit audit_repeated "
+        "certify compare draws errors fit fitting graphs guarantee "
+        "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
+        "studies sweep theory tune witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
         "Push PushPull Square Stepping Tracker TrackerState",
     "hushgrad.fitting":
-        "FitPlan FitResult FitStage Model PlanResult PooledTables Rows SiteTable TablesResult "
-        "contract contract_digest first_difference load_model programme read_table rows_of "
-        "table_of",
+        "CheckGroup FitPlan FitResult FitStage Model PlanResult PooledTables Rows SiteCheck "
+        "SiteTable TablesResult contract contract_digest first_difference load_model programme "
+        "read_table rows_of table_of",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate FitSpec Identity LogConfig Neighbour "
         "ObjectiveSpec Partner Processes RunConfig Standardise Status load_certificate load_config "
@@ -42,8 +43,9 @@ PACKAGES = {
     "hushgrad.studies":
         "Built Gathered Study SweepRow Table Unfinished gather load_study parse_study record",
     "hushgrad.theory":
-        "Exposure Guarantee Held Ledger OwnNumbers Revealed RowBound Setting WEAKNESSES Weakness "
-        "advantage check_revealed delta epsilon guarantee huber_row judge logistic_row mean_row "
+        "CertificateLine Choice Exposure Guarantee Held Ledger OwnNumbers Revealed "
+        "RowBound RunCertificate Setting WEAKNESSES Weakness advantage certify check_revealed "
+        "choose delta epsilon guarantee huber_row judge logistic_row mean_row "
         "numbers_revealed resistances ridge_row share_revealed tradeoff weaknesses",
 }  # fmt: skip
 
@@ -52,9 +54,10 @@ MODULES = {
     "hushgrad.draws": "SeededDraws Stream agent_keys pair_keys threefry trial_keys uniforms",
     "hushgrad.errors":
         "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError FitError "
-        "GraphError HushgradError IdentityError InputError JumpError MaskError MissingExtra "
-        "MixingError ModelError PeerLostError PrivacyError ProblemError ReplayError RiskWarning "
-        "StageError StaleCopyError StateError StepsizeError StudyError WireError",
+        "GraphError HushgradError IdentityError InputError JumpError LedgerError MaskError "
+        "MissingExtra MixingError ModelError PeerEndedError PeerLostError PolicyError PrivacyError "
+        "ProblemError ReplayError RiskWarning StageError StaleCopyError StateError StepsizeError "
+        "StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

@@ -52,8 +52,11 @@ if TYPE_CHECKING:
     from hushgrad.simulate.fits import fit
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
+    from hushgrad.simulate.tuned import Tuning
+    from hushgrad.simulate.tuning import tune
     from hushgrad.studies import load_study
     from hushgrad.studies.study import sweep
+    from hushgrad.theory.certificate import RunCertificate, certify
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -84,9 +87,12 @@ __all__ = [
     "Problem",
     "PushPull",
     "Run",
+    "RunCertificate",
+    "Tuning",
     "algorithms",
     "audit",
     "audit_repeated",
+    "certify",
     "compare",
     "draws",
     "errors",
@@ -108,6 +114,7 @@ __all__ = [
     "studies",
     "sweep",
     "theory",
+    "tune",
     "witness",
 ]
 
@@ -131,8 +138,11 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.fits": "fit",
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
+        "simulate.tuned": "Tuning",
+        "simulate.tuning": "tune",
         "studies": "load_study",
         "studies.study": "sweep",
+        "theory.certificate": "RunCertificate certify",
         "theory.promise": "guarantee",
     },
 )

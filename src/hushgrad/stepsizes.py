@@ -10,20 +10,24 @@ Theorem 1 (PDG-DS) asks, for every agent, Σ λ = ∞ and Σ λ² < ∞, and Σ 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from hushgrad.draws import Stream
 from hushgrad.errors import StepsizeError
 
 type Drawn = Literal["each", "once"]
+type Auto = Literal["auto"]  # a stepsize that `hg.run` chooses
+
+AUTO: Auto = "auto"
 
 
 def _power(base: Any, exponent: float) -> Any:
-    """Base ** exponent. Compilers turn a whole exponent into cheap products."""
-    return base ** (int(exponent) if float(exponent).is_integer() else exponent)
+    """Base ** exponent. A whole exponent that is known now is computed by products."""
+    known = isinstance(exponent, float) and exponent.is_integer()
+    return base ** (int(exponent) if known else exponent)
 
 
 def _check(holds: bool, rule: str, name: str, value: object, way_out: str) -> None:
@@ -41,8 +45,6 @@ def _is_number(value: object) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
     """The departure of an agent's stepsize from the public schedule. Subclasses give the factor."""
-
-    numbers: ClassVar[tuple[str, ...]] = ()  # fields that a compiled program takes as arguments
 
     drawn: Drawn = "each"  # a fresh ϱ in each iteration, or one for the run
 
@@ -102,8 +104,6 @@ class Harmonic(Deviation):
 class Geometric(Deviation):
     """1 − ϱ · ratio^n. The factor meets both theorems and does not stall the last digits."""
 
-    numbers = ("ratio",)
-
     ratio: float
 
     def factor(self, agent: Any) -> Any:
@@ -121,11 +121,9 @@ class Geometric(Deviation):
 class Bursts(Deviation):
     """1 + size · ϱ in `count` of the first `within` iterations, which an agent picks in secret."""
 
-    numbers = ("size",)
-
     count: int
     size: float
-    within: int = 1000
+    within: float = 1000.0  # a whole number
 
     def factor(self, agent: Any) -> Any:
         hit = 0.0
@@ -184,7 +182,7 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
         size,
         "Choose size ≥ −1.",
     )
-    return Bursts(count=count, size=float(size), within=within, drawn=drawn)
+    return Bursts(count=count, size=float(size), within=float(within), drawn=drawn)
 
 
 # ---- schedules
@@ -193,8 +191,6 @@ def bursts(count: int, size: float, *, within: int = 1000, drawn: Drawn = "each"
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """A public base and a private deviation. A call with the agent gives λ^k."""
-
-    numbers: ClassVar[tuple[str, ...]] = ()  # fields that a compiled program takes as arguments
 
     deviation: Deviation | None = None  # None: the algorithm's default
 
@@ -225,22 +221,20 @@ class Schedule:
         return replace(self, deviation=default) if self.deviation is None else self
 
     def __call__(self, agent: Any) -> Any:
-        base = self.base(agent.k + 1.0)
+        base = self._base_of(agent)
         return base if self.deviation is None else base * self.deviation.factor(agent)
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The `numbers` of the schedule and of its deviation."""
-        parts = [self] if self.deviation is None else [self, self.deviation]
-        return tuple(getattr(part, name) for part in parts for name in part.numbers)
+    def _base_of(self, agent: Any) -> Any:
+        return self.base(agent.k + 1.0)
 
-    def with_arguments(self, arguments: Sequence[Any]) -> Self:
-        """The same schedule with other numbers, in the order of `arguments`."""
-        own = dict(zip(self.numbers, arguments, strict=False))
-        if self.deviation is not None:
-            rest = zip(self.deviation.numbers, arguments[len(own) :], strict=True)
-            own["deviation"] = replace(self.deviation, **dict(rest))
-        return replace(self, **own)
+    def of(self, number: int) -> Schedule:
+        """The schedule of one agent, where they differ."""
+        del number
+        return self
+
+    def check_agents(self, n_agents: int, owner: str) -> None:
+        """Refuse a network for which the schedule has too few or too many stepsizes."""
+        del n_agents, owner
 
     def theorem_1(self) -> tuple[str, ...]:
         """The conditions of Theorem 1 that this schedule fails; empty if all hold.
@@ -263,8 +257,6 @@ class Schedule:
 class Constant(Schedule):
     """λ = value."""
 
-    numbers = ("value",)
-
     value: float
 
     def base(self, n: Any) -> Any:
@@ -281,17 +273,56 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConstantEach(Schedule):
+    """λ_i = values[i]: every agent has a constant of its own, and all are public.
+
+    `base` and `limit` are the largest one, from which the sizes of masks follow.
+    """
+
+    values: tuple[float, ...]  # in the order of the agents' numbers
+
+    def base(self, n: Any) -> Any:
+        del n
+        return max(self.values)
+
+    def _base_of(self, agent: Any) -> Any:
+        return agent.each(self.values)
+
+    def of(self, number: int) -> Schedule:
+        return Constant(value=self.values[number], deviation=self.deviation)
+
+    def check_agents(self, n_agents: int, owner: str) -> None:
+        _check(
+            len(self.values) == n_agents,
+            f"{owner} has one stepsize for all agents, or one for each of the {n_agents}",
+            "the number of values",
+            len(self.values),
+            "Give hg.stepsizes.constant one number, or as many as there are agents.",
+        )
+
+    @property
+    def is_equal(self) -> bool:
+        return len(set(self.values)) == 1
+
+    @property
+    def decay(self) -> float:
+        return 0.0
+
+    @property
+    def limit(self) -> float:
+        return max(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Diminishing(Schedule):
     """λ = scale / (n + offset)^power."""
-
-    numbers = ("scale",)
 
     scale: float = 1.0
     power: float = 1.0
     offset: float = 0.0
 
     def base(self, n: Any) -> Any:
-        return self.scale / _power(n + self.offset if self.offset else n, self.power)
+        return self.scale / _power(n + self.offset, self.power)
 
     @property
     def decay(self) -> float:
@@ -302,16 +333,19 @@ class Diminishing(Schedule):
         return 0.0
 
 
-def constant(value: float, deviation: Deviation | None = None) -> Schedule:
-    """λ = value in every iteration."""
-    _check(
-        _is_number(value) and value > 0,
-        "a stepsize is positive and finite",
-        "value",
-        value,
-        "About 1/L suits most methods, with L the largest curvature (problem.smoothness()).",
-    )
-    return Constant(value=float(value), deviation=deviation)
+def constant(value: float | Sequence[float], deviation: Deviation | None = None) -> Schedule:
+    """λ = value in every iteration; a list has one value for each agent, by their numbers."""
+    way_out = "About 1/L suits most methods, with L the largest curvature (problem.smoothness())."
+    rule = "a stepsize is positive and finite"
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        number: Any = value
+        _check(_is_number(number) and number > 0, rule, "value", value, way_out)
+        return Constant(value=float(number), deviation=deviation)
+    values = list(value)
+    _check(bool(values), "every agent has a stepsize", "value", values, way_out)
+    for i, each in enumerate(values):
+        _check(_is_number(each) and each > 0, rule, f"value[{i}]", each, way_out)
+    return ConstantEach(values=tuple(float(each) for each in values), deviation=deviation)
 
 
 def diminishing(
@@ -326,14 +360,30 @@ def diminishing(
     _check(_is_number(power) and power > 0, rule, "power", power, "Choose power in (0.5, 1].")
     _check(_is_number(offset) and offset >= 0, rule, "offset", offset, "Choose offset ≥ 0.")
     return Diminishing(
-        scale=float(scale), power=float(power), offset=float(offset), deviation=deviation
+        scale=float(scale),
+        # as a whole number it is no argument of compiled programs, which then need not compute
+        # powers: that would cost a small run an eighth of its speed
+        power=1 if power == 1 else float(power),
+        offset=float(offset),
+        deviation=deviation,
     )
 
 
 def check_schedule(stepsize: object, owner: str) -> None:
     """Refuse a value that is not a schedule. The message shows how to write a schedule."""
-    if not isinstance(stepsize, Schedule):
+    if stepsize != AUTO and not isinstance(stepsize, Schedule):
         raise StepsizeError(
             f"{owner} takes a schedule as stepsize, but got {stepsize!r}. Write "
-            "hg.stepsizes.constant(0.02) or hg.stepsizes.diminishing(scale=1.0)."
+            'stepsize="auto", hg.stepsizes.constant(0.02) or hg.stepsizes.diminishing(scale=1.0).'
         )
+
+
+def chosen_schedule(stepsize: Schedule | Auto, owner: str) -> Schedule:
+    """The schedule, or an error if it is still to be chosen."""
+    if isinstance(stepsize, Schedule):
+        return stepsize
+    raise StepsizeError(
+        f'{owner} has stepsize="auto", which hg.run chooses when it knows the problem and the '
+        "network, but the number is needed before. Use hg.run, or "
+        "hg.theory.choose(algorithm, problem, network).schedule."
+    )

@@ -228,6 +228,19 @@ def test_square_says_how_many_links_it_needs_besides_the_graph(study):
     assert "PDG-NDS (square) also sends between agents two hops apart: 2 links" in said
 
 
+def test_tune_prints_the_best_and_writes_tables_and_pictures(study, tmp_path):
+    out = tmp_path / "tuned"
+    arguments = ("--stepsizes", "0.01:0.1:3", "--target", "0.5", "--format", "json", "--out", out)
+    document = strict(call("tune", study, *arguments).stdout)
+    cells = document["methods"][1]["cells"]
+    assert [c["settings"]["stepsize"] for c in cells] == pytest.approx([0.01, 0.1**1.5, 0.1])
+    assert document["best"][1]["algorithm"] == "EXTRA"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "tuning-error.png", "tuning-iterations.png", "tuning.json", "tuning.tex",
+    ]  # fmt: skip
+    assert "low:high:count" in call("tune", study, "--stepsizes", "3:2", code=2).stderr
+
+
 def _records(path):
     with path.open() as file:
         return [{k: v for k, v in r.items() if k != "seconds"} for r in csv.DictReader(file)]

@@ -204,7 +204,7 @@ def test_a_logarithm_of_zero_and_a_huge_power_are_refused_by_row():
     with pytest.raises(ProblemError, match=r"site a: row 1: column x is 0\.0, but log\(x\) needs"):
         hg.fit(model("y ~ log(x)"), {"a": site})
     site = {"y": [0, 1, 1], "x": [1.0, 1e4, 2.0]}
-    with pytest.raises(ProblemError, match=r"row 1: column x\^9 is 1e\+36"):
+    with pytest.raises(ProblemError, match=r"row 1: column x\^9 is (1e\+36|9\.99)"):
         hg.fit(model("y ~ x^9"), {"a": site})
 
 

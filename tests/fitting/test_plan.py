@@ -97,7 +97,7 @@ def test_progress_names_the_stage_and_counts_what_the_result_counts(result):
     ]
     assert {(n, name) for n, name, _, _ in seen} == {(1, "who"), (2, "deaths"), (3, "pressure")}
     assert max(length for *_, length in seen) <= longest_vector(PLAN)
-    assert len(seen) < most_averages(PLAN) == 1 + 59 + 59
+    assert len(seen) < most_averages(PLAN) == 1 + 60 + 60
 
 
 def test_on_a_network_the_bits_are_the_same(result):

@@ -52,7 +52,7 @@ def test_every_entry_is_a_whole_number_of_about_the_size_that_masks_cover(kind):
         for vector in vectors:
             assert vector.dtype == np.float64
             assert (vector == np.rint(vector)).all()
-            assert np.abs(vector).max() <= 4 * SIZE
+            assert np.abs(vector).max() <= 4 * SIZE  # of few rows; below 2⁸ SIZE of the most
         return add(vectors)
 
     drive(programmes(smaller(kind), SITES), checked)
@@ -90,9 +90,9 @@ def test_sites_whose_processors_round_differently_end_together_and_agree(monkeyp
     plain, exact = fit(smaller("poisson"), SITES), SiteSums.at
     rng = np.random.default_rng(0)
 
-    def rounded(self, gamma, **options):
+    def rounded(self, gamma, *given, **options):
         noise = 1 + 4e-16 * rng.integers(-2, 3, len(gamma))
-        return exact(self, gamma * noise, **options)
+        return exact(self, gamma * noise, *given, **options)
 
     monkeypatch.setattr(SiteSums, "at", rounded)
     for result in drive(programmes(smaller("poisson"), SITES)):

@@ -50,6 +50,7 @@ def home(tmp_path):
 def template(**changes):
     """The template of `hushgrad new --agent`; run__eta=… sets a key, or takes it out if None."""
     tables = tomllib.loads(AGENT_EXAMPLE)
+    tables["algorithm"]["stepsize"] = {"kind": "constant", "value": 0.001}
     for path, value in changes.items():
         table, key = path.split("__")
         if value is None:

@@ -23,6 +23,7 @@ from hushgrad.network.ops.result import Status, read_result, write_result
 from hushgrad.network.programme import Programme
 from hushgrad.network.promise import missing
 from hushgrad.network.protocol.hello import differences, public_parts
+from hushgrad.network.state.ledger import mus
 from hushgrad.network.state.stages import read_stages
 from hushgrad.schema.toml import to_toml
 from support import agent_network, fit_network, fits
@@ -87,7 +88,7 @@ def test_three_sites_fit_from_their_files_and_keep_the_result(tmp_path, keys):
     assert {r.status for r in results} == {Status.DONE}, [r.summary for r in results]
     plain = fits.fit(configs[0].run.model, SITES)
     assert {fit_network.bits(agent.fitted) for agent in agents} == {fit_network.bits(plain)}
-    assert {r.rounds for r in results} == {plain.n_averages + 1}
+    assert {r.rounds for r in results} == {plain.n_averages}
     written = write_result(configs[0].result, results[0])
     assert [file.name for file in written] == ["result.json", "result.npz", "coefficients.csv"]
     assert written[2].read_text() == plain.to_csv()
@@ -142,24 +143,24 @@ def test_a_false_sum_in_the_last_average_leaves_nobody_with_a_table(tmp_path, ke
     assert [agent.fitted for agent in agents] == [None] * 3
 
 
-@pytest.mark.parametrize("site", range(3))
-def test_a_site_that_alone_goes_on_does_not_tell_its_vector(tmp_path, keys, monkeypatch, site):
-    """Two programmes end, say by their last bits, and average zeros; one does not."""
-    configs = files(tmp_path, keys)
+def test_a_site_that_alone_goes_on_does_not_tell_its_vector(tmp_path, keys, monkeypatch):
+    """Two programmes end, say by their last bits; one does not, and its masks stay."""
+    configs, site = files(tmp_path, keys), 1
     vectors = {}
 
     def advance(stages, pooled, original=Programme._advance):
         original(stages, pooled)
         vectors[stages.config.number, len(stages._sums)] = stages._own
         if len(stages._sums) == 3 and stages.config.number != site:
-            stages._own, stages._outcome = np.zeros(1), FitError("too flat")
+            stages._own, stages._outcome = None, FitError("too flat")
 
     monkeypatch.setattr(Programme, "_advance", advance)
     _, results = run(configs)
     assert {r.status for r in results} == {Status.REFUSED}
-    total = sum(read_stages(config.state)[3].statistic.q for config in configs)
+    begun = [read_stages(config.state) for config in configs]
+    assert [3 in stages for stages in begun] == [False, True, False]
     alone = vectors[site, 3]
-    assert np.median(np.abs(total[: len(alone)] + alone)) > 1e10
+    assert np.median(np.abs(begun[site][3].statistic.q[: len(alone)] + alone)) > 1e10
 
 
 @pytest.mark.parametrize(
@@ -322,13 +323,13 @@ def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
 
     monkeypatch.setattr(Programme, "statistic", statistic)
     _, results = run(setting)
-    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_LOST}
+    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_ENDED}
     assert any("sends nothing of stage 3" in r.detail for r in results)
 
 
 def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_path, keys):
     config = files(tmp_path, keys)[0]
-    assert "declares no bound of its rows" in missing(config)
+    assert missing(config) == "no bound declared: ranges in [model] lacks age"
     linear = hg.Model(kind="linear", outcome="pressure", columns=["age"])
     spec = replace(config.objective, model=linear)
     assert (
@@ -337,6 +338,25 @@ def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_p
         ].verdict
         == "held"
     )
+
+
+def test_declared_ranges_give_a_guarantee_before_and_after_and_in_the_ledger(
+    tmp_path, keys, monkeypatch
+):
+    monkeypatch.setitem(MODEL, "ranges", {"age": [0.0, 120.0]})
+    configs = files(tmp_path, keys)
+    before = [c for c in examine(configs[0], timeout=0.2) if c.check == "guarantee"]
+    assert [c.is_good for c in before] == [True, True]
+    assert "about, in at most 60 averages" in before[1].text
+    agents, results = run(configs)
+    assert {r.status for r in results} == {Status.DONE}
+    spent = agents[0].fitted.mu
+    parts = [stage.row_part for stage in agents[0].fitted.stages]
+    assert spent == pytest.approx(np.linalg.norm(parts) / (1e4 * 2.0**24))
+    assert f"masks: μ = {spent:.2g}" in agents[0].fitted.table()
+    for config in configs:
+        assert mus(config.key)[config.run.id] == pytest.approx(spent)
+    assert spent < before[1].data["mu"] < 20 * spent  # against one other site: resistance 1
 
 
 def test_the_doctor_names_the_contract_and_the_rows(tmp_path, keys):

@@ -2,7 +2,7 @@
 
 import asyncio
 import csv
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hushgrad.fitting.averages import (
     averaging,
@@ -81,5 +81,22 @@ def run(setting, seconds=60):
 
 def bits(result):
     """All numbers of a result of a fit, so that equal bits compare equal."""
-    document = {k: v for k, v in result.to_json().items() if k != "rounds"}
+    of_network = ("rounds", "masks", "mu")
+    document = {k: v for k, v in result.to_json().items() if k not in of_network}
     return repr([(k, v.tobytes() if hasattr(v, "tobytes") else v) for k, v in document.items()])
+
+
+@dataclass
+class RunOnly:
+    """The part of a run's configuration on which tokens depend."""
+
+    id: str
+    seed: int | None = None
+
+
+@dataclass
+class AgentNumber:
+    """The part of an agent's configuration on which tokens depend."""
+
+    number: int
+    run: RunOnly

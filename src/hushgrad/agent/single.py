@@ -42,6 +42,9 @@ class SingleAgent(AgentView):
     def gradient(self, x: Array) -> Array:
         return np.asarray(self.local.gradient(x[0, :, 0]), np.float64)[None, :, None]
 
+    def each(self, values: Any) -> Any:
+        return values[self.local.number]
+
     def kept[T](self, key: object, make: Callable[[], T]) -> T:
         try:
             return self._kept[key]

@@ -53,6 +53,10 @@ class AgentView(abc.ABC):
         """g_i(x_i) of every agent, with its mask."""
 
     @abc.abstractmethod
+    def each(self, values: Any) -> Any:
+        """The values of the agents here, of values (all agents,)."""
+
+    @abc.abstractmethod
     def _slots(self, links: Links) -> Slots: ...
 
     @abc.abstractmethod

@@ -26,6 +26,7 @@ class ADDOPT(Stepping):
     """
 
     title = "ADD-OPT"
+    weighs_by_stepsize = False  # w tracks Σ g as in `Tracker`
     needs = {"C": Kind.COLUMN}
     cites = ("xi2017add",)
     guarantee = "exact and linear, strongly convex f_i, directed graphs"

@@ -17,7 +17,17 @@ from hushgrad.exchange import Array, Links, Matrix, Step
 from hushgrad.masks import Sizes, ZeroSum, check_masks, zero_sum
 from hushgrad.mixing import Kind, Network
 from hushgrad.splits import IdentitySplit, Split, check_split, fresh, private_constant
-from hushgrad.stepsizes import Deviation, Schedule, check_schedule, constant, geometric, harmonic
+from hushgrad.stepsizes import (
+    Auto,
+    ConstantEach,
+    Deviation,
+    Schedule,
+    check_schedule,
+    chosen_schedule,
+    constant,
+    geometric,
+    harmonic,
+)
 
 PAPER = "wang2023decentralized"
 
@@ -111,20 +121,45 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stepping(Algorithm):
-    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent)."""
+    """An algorithm with a stepsize schedule, called as λ^k = self.lam(agent).
 
-    stepsize: Schedule = constant(0.02)
+    With stepsize="auto", `hg.run` chooses a stepsize for the problem and the network.
+    """
+
+    stepsize: Schedule | Auto = constant(0.02)
+
+    # whether unequal constants lead to the minimum of Σ λ_i f_i, and not to that of Σ f_i
+    weighs_by_stepsize: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_schedule(self.stepsize, type(self).__name__)
 
+    def check(self, network: Network) -> None:
+        super().check(network)
+        if isinstance(self.stepsize, Schedule):
+            self.stepsize.check_agents(network.n_agents, type(self).__name__)
+
     @cached_property
     def schedule(self) -> Schedule:
         """The stepsize with the class's default deviation filled in."""
-        return self.stepsize
+        return chosen_schedule(self.stepsize, type(self).__name__)
 
     def lam(self, agent: Any) -> Array:
         return self.schedule(agent)
+
+
+def stepsize_risks(algorithm: Algorithm) -> Iterator[str]:
+    """Warnings about stepsizes that differ from agent to agent, of any algorithm."""
+    if not isinstance(algorithm, Stepping) or not algorithm.weighs_by_stepsize:
+        return
+    schedule = algorithm.schedule
+    if isinstance(schedule, ConstantEach) and not schedule.is_equal:
+        low, high = min(schedule.values), max(schedule.values)
+        yield (
+            f"{type(algorithm).__name__} with stepsizes from {low:.3g} to {high:.3g} minimises "
+            "Σ λ_i f_i, which is not Σ f_i. Use one stepsize for all agents, or a method that "
+            "stays exact with unequal ones: AugDGM, AsynDGM, DIGing, AB, PushPull, ADDOPT."
+        )
 
 
 class Masked(Algorithm):
@@ -219,7 +254,7 @@ class Private(Stepping, Masked):
 
     @cached_property
     def schedule(self) -> Schedule:
-        return self.stepsize.deviating(_DESIGNS[self.design].deviation)
+        return super().schedule.deviating(_DESIGNS[self.design].deviation)
 
     @property
     def splitting(self) -> Split:
@@ -256,7 +291,13 @@ class TrackerState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracker(Stepping):
-    """Gradient tracking: y starts at the gradient, so Σ y = Σ g in every iteration."""
+    """Gradient tracking: y starts at the gradient, so Σ y = Σ g in every iteration.
+
+    A limit has y_i = v_i ȳ with v > 0 and Σ_i π_i λ_i v_i ȳ = 0 with π ≥ 0, so ȳ = 0 and Σ g = 0:
+    unequal stepsizes do not move it.
+    """
+
+    weighs_by_stepsize = False
 
     def init(self, agent: Any, x0: Array) -> TrackerState:
         g = agent.gradient(x0)

@@ -138,7 +138,7 @@ class Consensus(Masked):
                 'Consensus(acceleration="chebyshev") needs η of the network, but eta is missing. '
                 "Give eta=network.eta; agents take eta in [run]."
             )
-        root = 1.0 + math.sqrt(1.0 - self.eta**2)
+        root = 1.0 + (1.0 - self.eta**2) ** 0.5
         q2 = (self.eta / root) ** 2
         return 2.0 / root * (1.0 + q2**k) / (1.0 + q2 ** (k + 1.0))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hushgrad.algorithms.base import Stepping
 from hushgrad.exchange import Array, Pull, Step
 from hushgrad.mixing import Kind, Network
-from hushgrad.stepsizes import Schedule, diminishing
+from hushgrad.stepsizes import Auto, Schedule, diminishing
 
 
 class DGDState(NamedTuple):
@@ -23,7 +23,7 @@ class DGD(Stepping):
     Nedić & Ozdaglar, *Distributed subgradient methods for multi-agent optimization*, 2009.
     """
 
-    stepsize: Schedule = diminishing()
+    stepsize: Schedule | Auto = diminishing()
 
     title = "DGD"
     needs = {"W": Kind.DOUBLY}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hushgrad.algorithms.base import Private
 from hushgrad.exchange import Array, Push, Step
 from hushgrad.mixing import Kind, Network
-from hushgrad.stepsizes import Schedule, diminishing
+from hushgrad.stepsizes import Auto, Schedule, diminishing
 
 _LARGE = 20.0  # λL: iterates grow by 2^20 and lose six digits before they come back
 
@@ -26,7 +26,7 @@ class PDGDS(Private):
     limit is exact if Σ λ = ∞, Σ λ² < ∞ and Σ |λ_i − λ_j| < ∞.
     """
 
-    stepsize: Schedule = diminishing()
+    stepsize: Schedule | Auto = diminishing()
 
     title = "PDG-DS"
     needs = {"W": Kind.DOUBLY}

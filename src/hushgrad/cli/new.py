@@ -123,7 +123,8 @@ honest_rows = 1500         # rows that any two honest agents have together, at l
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"
-stepsize = { kind = "constant", value = 0.001 }   # at most 0.1 (1 − eta) / L; the doctor tells
+stepsize = "auto"          # agents agree on one, and so tell a power of two above their curvature;
+                           # or { kind = "constant", value = 0.001 }, at most 0.1 (1 − eta) / L
 """
 
 

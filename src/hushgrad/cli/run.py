@@ -212,12 +212,16 @@ def _run(
     else:
         runs = study.run(False if quiet else None, keep)
     files.write(runs.runs)
-    _tell_revealed(runs.runs, quiet=quiet)
+    _tell_facts(runs.runs, quiet=quiet)
     return records_of(runs)
 
 
-def _tell_revealed(runs: Sequence[Run], *, quiet: bool) -> None:
-    """Say what the sums of stages reveal, once for each count."""
+def _tell_facts(runs: Sequence[Run], *, quiet: bool) -> None:
+    """Say which stepsizes "auto" stood for, and what the sums of stages reveal, once each."""
+    for run in runs:
+        chosen = run.config.get("auto")
+        if chosen is not None and not quiet:
+            note(f"{run.label}: {chosen['summary']}.")
     from hushgrad.theory.revealed import Revealed
 
     told = (Revealed.from_json(run.revealed) for run in runs if run.revealed is not None)
@@ -247,7 +251,7 @@ def _run_sweep(
     def write(row: SweepRow, runs: Comparison) -> None:
         records.extend({"row": row.row, **row.settings, **r} for r in records_of(runs))
         files.write(runs.runs, sub=f"row-{row.row}")
-        _tell_revealed(runs.runs, quiet=quiet)
+        _tell_facts(runs.runs, quiet=quiet)
 
     try:
         with worker_processes(jobs) as executor:

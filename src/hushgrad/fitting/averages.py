@@ -15,7 +15,7 @@ from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.site_sums import TOTALS
 from hushgrad.fitting.sums import NARROW, SIZE, WIDE
 
-_BESIDE_STEPS = 9  # averages of a fit that are no steps of Newton's method: a fit has fewer
+_BESIDE_STEPS = 10  # averages of a fit that are no steps of Newton's method: a fit has fewer
 _PLAIN = 9  # of the first vector: one, the contract's digest, rows, dropped rows, events
 _OFF = 0.05  # of a whole number: what a settled average may leave of masks
 _REACH = 8.0  # standard deviations that no entry of a mask exceeds
@@ -36,7 +36,7 @@ def rounds_of_average(method: Consensus, n_sites: int, eta: float) -> int:
 
 
 def most_averages(declared: Declared) -> int:
-    """The most averages of a programme that ends; one more confirms the sums."""
+    """The most averages of a programme: one that ends has fewer."""
     stages = stages_of(declared).values()
     return sum(1 if isinstance(stage, PooledTables) else _most(stage) for stage in stages)
 
@@ -55,14 +55,14 @@ def longest_vector(declared: Declared) -> int:
 
 def _longest(model: Model | PooledTables) -> int:
     if isinstance(model, PooledTables):
-        return _PLAIN + model.n_cells + 2 * WIDE * len(model.means)
+        return _PLAIN + model.n_cells + 2 * WIDE.n_limbs * len(model.means)
     p = len(model.names)
     width = p - model.has_intercept
     square = p if model.pools_hessian else 0
     if model.open_factors and model.hessian == "auto":  # fewer levels may be agreed
         square = min(p, MOST_MATRIX)
     triangle = square * (square + 1) // 2
-    counts = _PLAIN + WIDE * (len(TOTALS) + 2 * width)
+    counts = _PLAIN + WIDE.n_limbs * (len(TOTALS) + 2 * width)
     newton = 2 + NARROW * (1 + p + triangle + 1)  # the first has the null loss too
     products = 2 + NARROW * (2 + 2 * p)
     sandwich = 1 + NARROW * triangle

@@ -25,11 +25,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import MOST_HALVINGS, FitStage, Minimum, far, pooled
-from hushgrad.fitting.progress import FitProgress
+from hushgrad.fitting.newton import (
+    MOST_HALVINGS,
+    FitStage,
+    Minimum,
+    far,
+    half_penalty,
+    pooled,
+)
 from hushgrad.fitting.site_sums import SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise
 
 MOST_AVERAGES = 2000  # products and points together
 PRODUCT = "product"  # the name of the stage
@@ -58,10 +66,10 @@ def minimise_by_products(
     P: Vector,
     exponent: int,
     null: float,
-    progress: FitProgress,
+    parts: RowParts,
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`; P (p, p) is diagonal."""
-    work = _Products(model, local, np.diagonal(P), exponent, progress, [])
+    work = _Products(model, local, P, exponent, parts, [])
     now = yield from work.evaluate(start, "first step", null=null)
     if now.is_too_far:
         raise FitError(far(model))
@@ -70,7 +78,7 @@ def minimise_by_products(
         step, decrement = yield from work.solve(now)
         if decrement < _LAST:
             gamma = now.gamma + step
-            loss = now.F - decrement / 2 - _dot(gamma * np.diagonal(P), gamma) / 2
+            loss = now.F - decrement / 2 - half_penalty(P, gamma)
             return Minimum(gamma, loss, null_loss, None, tuple(work.stages))
         now = yield from work.descend(now, step)
 
@@ -79,39 +87,39 @@ def minimise_by_products(
 class _Products:
     model: Model
     local: SiteSums
-    P: Vector  # (p,)
+    P: Vector  # (p, p) diagonal
     exponent: int
-    progress: FitProgress
+    parts: RowParts
     stages: list[FitStage]
 
     def _pool(
-        self, values: Vector, exponent: int
+        self, own: tuple[int, Vector], n_numbers: int, exponent: int
     ) -> Generator[Vector, Vector, tuple[Vector, bool]]:
+        """The pooled numbers of a site's own limbs, and whether a row of some site is too far."""
         if len(self.stages) == MOST_AVERAGES:
             raise FitError(
                 f"conjugate gradients have not converged after {MOST_AVERAGES} averages. Use a "
                 'larger penalty, fewer columns, or hessian = "matrix".'
             )
-        limbs = narrow(values, exponent)
-        flag = [float(limbs is None)]
-        limbs = noise(NARROW * len(values)) if limbs is None else limbs
-        self.progress.add(len(values))
-        got = yield from pooled(np.concatenate([flag, limbs]))
-        return from_narrow(got[1:], exponent), bool(got[0])
+        rows_far, limbs = own
+        limbs = noise(NARROW * n_numbers) if rows_far else limbs
+        self.parts.progress.add(n_numbers)
+        self.parts.progress.note_part(None)
+        got = yield from pooled(np.concatenate([[flag(is_far=rows_far > 0)], limbs]))
+        return narrow(exponent).join(got[1:]), bool(got[0])
 
     def evaluate(
         self, gamma: Vector, name: str, null: float | None = None
     ) -> Generator[Vector, Vector, _At]:
         """Pool the loss, its gradient and the diagonal of its Hessian."""
         p = len(gamma)
-        sums = self.local.first_order(gamma)
-        if null is not None:
-            sums = np.append(sums, self.local.null_loss(null))
+        n_numbers, P = 1 + 2 * p + (null is not None), self.P.diagonal()
+        own = self.local.first_order(gamma, self.exponent, null=null)
         self.local.tell_effective()
-        got, is_too_far = yield from self._pool(sums, self.exponent)
-        F = float(got[0]) + _dot(gamma * self.P, gamma) / 2
-        self.stages.append(FitStage(name, len(sums), None if is_too_far else F))
-        g, diagonal = got[1 : p + 1] + self.P * gamma, got[p + 1 : 2 * p + 1] + self.P
+        got, is_too_far = yield from self._pool(own, n_numbers, self.exponent)
+        F = float(got[0]) + half_penalty(self.P, gamma)
+        self.stages.append(FitStage(name, n_numbers, None if is_too_far else F))
+        g, diagonal = got[1 : p + 1] + P * gamma, got[p + 1 : 2 * p + 1] + P
         return _At(gamma, is_too_far, F, g, diagonal, 0.0 if null is None else float(got[-1]))
 
     def descend(self, before: _At, step: Vector) -> Generator[Vector, Vector, _At]:
@@ -126,35 +134,33 @@ class _Products:
 
     def solve(self, now: _At) -> Generator[Vector, Vector, tuple[Vector, float]]:
         """s ≈ −H⁻¹g and −gᵀs, by conjugate gradients."""
-        self.local.first_order(now.gamma)  # a halved step may have left the curvature elsewhere
+        self.local.first_order(
+            now.gamma, self.exponent
+        )  # a halved step may have left the curvature elsewhere
         scale = np.where(now.diagonal > 0, now.diagonal, 1.0)
         s, r = np.zeros_like(now.g), -now.g
         z = r / scale
-        v, rho = z, _dot(r, z)
+        v, rho = z, arithmetic.dot(r, z)
         first = rho
         part = _TIGHT if self.model.kind == "ridge" else min(_LOOSE, max(_TIGHT, math.sqrt(rho)))
         for _ in range(2 * len(s)):
             if rho <= part * part * first or rho == 0:
                 break
             Hv = yield from self._product(v)
-            alpha = rho / _dot(v, Hv)
+            alpha = rho / arithmetic.dot(v, Hv)
             s, r = s + alpha * v, r - alpha * Hv
             z = r / scale
-            before, rho = rho, _dot(r, z)
+            before, rho = rho, arithmetic.dot(r, z)
             v = z + (rho / before) * v
-        return s, _dot(-now.g, s)
+        return s, arithmetic.dot(-now.g, s)
 
     def _product(self, v: Vector) -> Generator[Vector, Vector, Vector]:
         """(H + P) v, pooled for a multiple of v with a norm below 1."""
-        unit = 2.0 ** math.frexp(math.sqrt(_dot(v, v)))[1]
+        unit = 2.0 ** math.frexp(math.sqrt(arithmetic.dot(v, v)))[1]
         exponent = self.exponent + _ROOM
-        got, is_too_far = yield from self._pool(self.local.product(v / unit), exponent)
+        own = self.local.product(v / unit, exponent)
+        got, is_too_far = yield from self._pool(own, len(v), exponent)
         if is_too_far:
             raise FitError(far(self.model))
         self.stages.append(FitStage(PRODUCT, len(v)))
-        return unit * got + self.P * v
-
-
-def _dot(a: Vector, b: Vector) -> float:
-    """aᵀb of products rounded one by one, whose sum is rounded once: the same on every machine."""
-    return math.fsum((a * b).tolist())
+        return unit * got + self.P.diagonal() * v

@@ -12,12 +12,12 @@ from fractions import Fraction
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage, pooled
-from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import TOTALS, totals
-from hushgrad.fitting.sums import Vector, from_wide, wide
+from hushgrad.fitting.sums import MOST_ROWS, WIDE, Vector
 
 _CONSTANT = Fraction(1, 10**24)  # the variance of a constant, in squares of its size: rounding
 _SMALLEST = Fraction(2) ** -120  # a variance that the last bit of wide sums leaves as it is
@@ -66,16 +66,27 @@ def agree_on(digest: str) -> Agreed:
     return Agreed(digest, np.array([1.0, *(float(int(part, 16)) for part in parts)]))
 
 
+def check_size(n_rows: int) -> None:
+    """Refuse more rows than a site may have."""
+    if n_rows > MOST_ROWS:
+        raise FitError(
+            f"a site has at most {MOST_ROWS} rows, but this one has {n_rows}: the digits of its "
+            "sums would not be small beside the masks. Let it take part as two sites."
+        )
+
+
 def count(
-    model: Model, rows: Rows, digest: str, progress: FitProgress
+    model: Model, rows: Rows, digest: str, parts: RowParts
 ) -> Generator[Vector, Vector, tuple[Counts, FitStage]]:
     """Pool the counts of all sites."""
     words = agree_on(digest)
     events = rows.y.sum() if model.kind == "logistic" else rows.event.sum()
     plain = np.array([float(len(rows.y)), float(rows.n_dropped), events])
-    sums = totals(model, rows)
-    n_numbers = progress.add(len(words.own) + len(plain) + len(sums))
-    got = yield from pooled(np.concatenate([words.own, plain, wide(sums)]))
+    check_size(len(rows.y))
+    sums, part = totals(model, rows), parts.counts()
+    n_numbers = len(words.own) + len(plain) + len(sums) // WIDE.n_limbs
+    parts.progress.add(n_numbers)
+    got = yield from pooled(np.concatenate([words.own, plain, sums]))
     n_sites, got = words.check(got)
     n_rows, n_dropped, n_events = (int(v) for v in got[: len(plain)])
     if (got[: len(plain)] < plain).any():
@@ -83,14 +94,14 @@ def count(
             "pooled counts include those of this site, but one of rows, dropped rows and events is "
             "smaller: a site has sent a false count. Ask the sites."
         )
-    found = from_wide(got[len(plain) :])
+    found = WIDE.exact(got[len(plain) :])
     width = rows.X.shape[1]
     counts = Counts(
         n_sites, n_rows, n_dropped, n_events,
         dict(zip(TOTALS, found, strict=False)),
         found[len(TOTALS) : len(TOTALS) + width], found[len(TOTALS) + width :],
     )  # fmt: skip
-    return counts, FitStage("counts and moments", n_numbers)
+    return counts, FitStage("counts and moments", n_numbers, row_part=part)
 
 
 def check_counts(model: Model, counts: Counts) -> None:

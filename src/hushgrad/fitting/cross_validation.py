@@ -10,7 +10,9 @@ loss, "one_se" the largest λ whose loss is at most one error above it.
 
 A ridge needs one average: f, g and H of every fold at zero give all its fits and losses. Other
 kinds take Newton steps for all folds and penalties together, one average for each step. A step is
-halved where its loss grows. As in `newton.py`, decisions that could hang on last bits are votes.
+halved where its loss grows. As in `newton.py`, every site takes the same steps to the last bit, and
+decisions are votes. The fold of a row depends on the site that holds it, so the masks promise
+nothing about that (`bounds.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import arithmetic
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.newton import LAST_STEP, FitStage, pooled, symmetric
+from hushgrad.fitting.newton import LAST_STEP, FitStage, half_penalty, pooled, symmetric
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise
 
 MOST_STEPS = 40
 _GROWTH = 1e-12  # of a pooled loss, by rounding
@@ -81,10 +84,11 @@ def cross_validate(
     start: Vector,
     unit: Vector,
     exponent: int,
+    n_rows: int,
     progress: FitProgress,
 ) -> Generator[Vector, Vector, tuple[CrossValidation, tuple[FitStage, ...]]]:
-    """Choose the penalty; `unit` (p, p) is P of the penalty 1."""
-    pooling = _Folds(model, rows, at, unit, exponent, progress)
+    """Choose the penalty; `unit` (p, p) is P of the penalty 1, `n_rows` are those of all sites."""
+    pooling = _Folds(model, rows, at, unit, exponent, n_rows, progress)
     stages: list[FitStage] = []
     run = pooling.quadratic if model.kind == "ridge" else pooling.newton
     losses, weights = yield from run(start, stages)  # (k, L), (k,)
@@ -97,8 +101,9 @@ def cross_validate(
         chosen=0.0,
     )
     wanted = found.best if model.penalty_rule == "min" else found.simplest
+    progress.note_part(None)
+    stages.append(FitStage("choice of the penalty", progress.add(len(found.penalties))))
     votes = yield from pooled((found.penalties == wanted).astype(np.float64))
-    stages.append(FitStage("choice of the penalty", progress.add(len(votes))))
     chosen = float(found.penalties[int(np.argmax(votes))])
     return replace(found, chosen=chosen), tuple(stages)
 
@@ -110,32 +115,38 @@ class _Folds:
     at: Coordinates
     unit: Vector  # (p, p)
     exponent: int
+    n_rows: int
     progress: FitProgress
 
     def _sums(self, *, others: bool) -> list[SiteSums]:
         k = self.model.folds
         parts = [fold_of(self.rows, fold, k, others=others) for fold in range(k)]
         return [
-            SiteSums(self.model, part, self.at, self.progress.note_least_effective)
+            SiteSums(self.model, part, self.at, self.n_rows, self.progress.note_least_effective)
             for part in parts
         ]
 
-    def _weights(self) -> list[float]:
-        k = self.model.folds
-        parts = [fold_of(self.rows, fold, k, others=False) for fold in range(k)]
-        return [math.fsum(part.weights) for part in parts]
-
     def _pool(
-        self, values: Sequence[float] | Vector, vote: bool, name: str, stages: list[FitStage]
-    ) -> Generator[Vector, Vector, tuple[Vector, bool, bool]]:
-        """The pooled values, whether a site votes, and whether the sums of a site are too large."""
-        own = np.asarray(values, np.float64)
-        limbs = narrow(own, self.exponent)
-        flags = [float(vote), float(limbs is None)]
-        limbs = noise(NARROW * len(own)) if limbs is None else limbs
-        stages.append(FitStage(name, self.progress.add(len(own))))
-        got = yield from pooled(np.concatenate([flags, limbs]))
-        return from_narrow(got[2:], self.exponent), bool(got[0]), bool(got[1])
+        self,
+        own: Sequence[tuple[int, Vector]],
+        sizes: Sequence[int],
+        vote: bool,
+        name: str,
+        stages: list[FitStage],
+    ) -> Generator[Vector, Vector, tuple[list[Vector], bool, bool]]:
+        """The pooled numbers of every part, whether a site votes, and whether a row is too far.
+
+        own      of every part: the site's rows that are too far, and the limbs of its sums
+        sizes    of every part: its numbers
+        """
+        is_far = any(far for far, _ in own)
+        limbs = [noise(NARROW * size) for size in sizes] if is_far else [part for _, part in own]
+        stages.append(FitStage(name, self.progress.add(sum(sizes))))
+        self.progress.note_part(None)
+        got = yield from pooled(np.concatenate([[float(vote), flag(is_far=is_far)], *limbs]))
+        ends = np.cumsum([NARROW * size for size in sizes])[:-1]
+        found = [narrow(self.exponent).join(part) for part in np.split(got[2:], ends)]
+        return found, bool(got[0]), bool(got[1])
 
     def quadratic(
         self, start: Vector, stages: list[FitStage]
@@ -143,20 +154,20 @@ class _Folds:
         """The losses (k, L) and the weights (k,) of the folds of a ridge, from one average."""
         k, p = self.model.folds, len(start)
         zero = np.zeros(p)
-        own = [sums.at(zero) for sums in self._sums(others=False)]
-        got, _, is_too_far = yield from self._pool(
-            np.concatenate([*own, self._weights()]), False, "folds", stages
-        )
+        folds, e = self._sums(others=False), self.exponent
+        own = [*(sums.at(zero, e) for sums in folds), *(sums.weight(e) for sums in folds)]
+        sizes = [1 + p + p * (p + 1) // 2] * k + [1] * k
+        got, _, is_too_far = yield from self._pool(own, sizes, False, "folds", stages)
         if is_too_far:
             raise FitError("the sums of a site are too large for cross-validation. Check outliers.")
-        parts, weights = got[:-k].reshape(k, -1), got[-k:]
+        parts, weights = np.array(got[:k]), np.concatenate(got[k:])
         f, g = parts[:, 0], parts[:, 1 : p + 1]
         H = np.array([symmetric(part[p + 1 :], p) for part in parts])
         losses = np.empty((k, len(self.model.penalties)))
         for fold in range(k):
             for n, penalty in enumerate(self.model.penalties):
                 train = H.sum(axis=0) - H[fold] + penalty * self.unit
-                b = -np.linalg.solve(train, g.sum(axis=0) - g[fold])
+                b = -arithmetic.solve(train, g.sum(axis=0) - g[fold])
                 losses[fold, n] = f[fold] + g[fold] @ b + b @ H[fold] @ b / 2
         return losses, weights
 
@@ -167,23 +178,24 @@ class _Folds:
         k, p, L = self.model.folds, len(start), len(self.model.penalties)
         train = self._sums(others=True)
         points = [_FoldFit(start.copy(), start.copy()) for _ in range(k * L)]
-        vote, is_over = False, False
+        vote, is_over, growth = False, False, _GROWTH * 2.0**self.exponent
         for _ in range(MOST_STEPS):
             self.progress.forget_effective()
-            own = [train[n // L].at(point.gamma) for n, point in enumerate(points)]
+            own = [train[n // L].at(point.gamma, self.exponent) for n, point in enumerate(points)]
             for sums in train:
                 sums.tell_effective()
+            sizes = [1 + p + p * (p + 1) // 2] * len(points)
             got, is_over, is_too_far = yield from self._pool(
-                np.concatenate(own), vote, "step of all folds", stages
+                own, sizes, vote, "step of all folds", stages
             )
-            for n, (point, values) in enumerate(zip(points, got.reshape(k * L, -1), strict=True)):
+            for n, (point, values) in enumerate(zip(points, got, strict=True)):
                 P = self.model.penalties[n % L] * self.unit
                 if is_too_far:
                     point.halve()
                     continue
-                F = float(values[0] + point.gamma @ P @ point.gamma / 2)
+                F = float(values[0]) + half_penalty(P, point.gamma)
                 H = symmetric(values[p + 1 :], p) + P
-                point.step(F, values[1 : p + 1] + P @ point.gamma, H, _GROWTH * 2.0**self.exponent)
+                point.step(F, values[1 : p + 1] + P.diagonal() * point.gamma, H, growth)
             if is_over:
                 break
             vote = max(point.decrement for point in points) < LAST_STEP
@@ -193,13 +205,15 @@ class _Folds:
                 "penalties out, or look for outliers."
             )
         tests = self._sums(others=False)
-        own = [float(tests[n // L].at(point.gamma)[0]) for n, point in enumerate(points)]
+        own = [tests[n // L].loss(point.gamma, self.exponent) for n, point in enumerate(points)]
+        own += [sums.weight(self.exponent) for sums in tests]
         got, _, is_too_far = yield from self._pool(
-            [*own, *self._weights()], False, "losses of all folds", stages
+            own, [1] * len(own), False, "losses of all folds", stages
         )
         if is_too_far:
             raise FitError("the losses of a fold are too large. Leave the smallest penalties out.")
-        return got[: k * L].reshape(k, L), got[k * L :]
+        every = np.concatenate(got)
+        return every[: k * L].reshape(k, L), every[k * L :]
 
 
 @dataclass
@@ -219,6 +233,12 @@ class _FoldFit:
         if self.loss + growth < loss:
             self.halve()
             return
-        move = -np.linalg.solve(H, g)
-        self.loss, self.last, self.decrement = loss, self.gamma, float(-g @ move)
+        try:
+            move = -arithmetic.solve(H, g)
+        except np.linalg.LinAlgError:  # the intercept has no penalty
+            raise FitError(
+                "the loss of a fold has no curvature left in one direction. Leave the smallest "
+                "penalties out, or use fewer folds."
+            ) from None
+        self.loss, self.last, self.decrement = loss, self.gamma, -arithmetic.dot(g, move)
         self.gamma = self.gamma + move

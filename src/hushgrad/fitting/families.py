@@ -6,16 +6,17 @@
     huber       l = ½ r² for |r| ≤ δ, else δ |r| − ½ δ²,     r = η − y
 
 `site_sums.py` adds the rows of a site; Cox's likelihood is no sum over rows and stands in `cox.py`.
+A row's numbers have the same bits at every site (`arithmetic.py`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from hushgrad.fitting import arithmetic
 from hushgrad.fitting.sums import Vector
 
 
@@ -30,20 +31,22 @@ class RowLosses:
 
 
 def linear(eta: Vector, y: Vector) -> RowLosses:
-    ones = np.ones_like(eta)
-    return RowLosses((eta - y) ** 2 / 2, eta - y, ones, ones)
+    ones, r = np.ones_like(eta), eta - y
+    return RowLosses(r * r / 2, r, ones, ones)
 
 
 def logistic(eta: Vector, y: Vector) -> RowLosses:
     signed = np.where(y > 0.5, -eta, eta)
-    wrong = np.exp(-np.logaddexp(0.0, -signed))  # the probability of the other outcome
-    curvature = wrong * np.exp(-np.logaddexp(0.0, signed))
+    e = arithmetic.exp(-np.abs(signed))
+    wrong = np.where(signed > 0, 1.0, e) / (1 + e)  # the probability of the other outcome
+    curvature = e / (1 + e) / (1 + e)
     slope = np.where(y > 0.5, -wrong, wrong)
-    return RowLosses(np.logaddexp(0.0, signed), slope, curvature, curvature)
+    loss = np.maximum(signed, 0.0) + arithmetic.log1p(e)
+    return RowLosses(loss, slope, curvature, curvature)
 
 
 def poisson(eta: Vector, y: Vector) -> RowLosses:
-    mean = np.exp(eta)
+    mean = arithmetic.exp(eta)
     return RowLosses(mean - y * eta, mean - y, mean, mean)
 
 
@@ -52,9 +55,10 @@ def huber(delta: float) -> Callable[[Vector, Vector], RowLosses]:
         r = eta - y
         size = np.abs(r)
         inside = size <= delta
-        loss = np.where(inside, r**2 / 2, delta * size - delta**2 / 2)
+        loss = np.where(inside, r * r / 2, delta * size - delta * delta / 2)
         bound = delta / np.maximum(size, delta)
-        return RowLosses(loss, np.clip(r, -delta, delta), inside.astype(np.float64), bound)
+        slope = np.minimum(np.maximum(r, -delta), delta)
+        return RowLosses(loss, slope, inside.astype(np.float64), bound)
 
     return rows
 
@@ -63,11 +67,11 @@ def saturated(kind: str, y: Vector) -> Vector:
     """Each row's least possible loss, (n,): the deviance is twice the loss above it."""
     if kind != "poisson":
         return np.zeros_like(y)
-    return y - y * np.log(np.where(y > 0, y, 1.0))
+    return y - y * arithmetic.log(np.where(y > 0, y, 1.0))
 
 
-def log_constant(kind: str, y: Vector, weights: Vector) -> float:
-    """What the log-likelihood has besides minus the loss, of all rows."""
+def log_constants(kind: str, y: Vector, weights: Vector) -> Vector:
+    """What the log-likelihood has besides minus the loss, of each row."""
     if kind == "poisson":
-        return -math.fsum(w * math.lgamma(v + 1) for w, v in zip(weights, y, strict=True))
-    return float(np.log(weights).sum() / 2) if kind == "linear" else 0.0
+        return -weights * arithmetic.log_factorial(y)
+    return arithmetic.log(weights) / 2 if kind == "linear" else np.zeros_like(y)

@@ -28,8 +28,7 @@ def summarise(
     digest: str,
 ) -> FitResult:
     """The result of a fit; every number in it is a function of pooled sums."""
-    shift, T = at.back()
-    estimate = shift + T @ end.gamma
+    T, estimate = at.back(), at.raw(end.gamma)
     n, p = counts.n_rows, len(estimate)
     is_t = model.kind == "linear" and meat is None
     df = n - p if is_t else None
@@ -67,6 +66,7 @@ def summarise(
         variance=2 * end.loss * at.y_scale**2 / (n - p) if model.kind == "linear" else None,
         stages=stages,
         contract=digest,
+        spread=np.concatenate([np.ones(int(model.has_intercept)), at.spread]),
     )
 
 

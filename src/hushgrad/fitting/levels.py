@@ -116,6 +116,7 @@ def agree_levels(
         salts = {column: f"{digest}:{column}:{attempt}" for column in left}
         own = [write_levels(rows.texts[c], salts[c], model.most_levels) for c in left]
         numbers = progress.add(told * len(left))
+        progress.note_part(None)
         got = yield from pooled(np.concatenate([words.own, *own]))
         stages.append(FitStage("levels", numbers))
         n_sites, got = words.check(got)

@@ -5,9 +5,9 @@ sums of all sites. The penalty ½ γᵀPγ is public, so it is added to the sums
 halved while the pooled loss grows. The method ends when gᵀH⁻¹g, about the squared distance to the
 minimum in standard errors, is small.
 
-Decisions that could hang on the last bits of one machine are votes: a site that takes its last step
-says so beside its next sums, and one vote among the pooled ones ends the method at all sites. Only
-pooled sums, whose bits are equal everywhere, decide whether a step is halved.
+Steps are made of pooled sums, whose bits are equal everywhere, by arithmetic with the same bits on
+every machine (`arithmetic.py`): all sites are at the same γ, to the last bit. A site that takes its
+last step says so beside its next sums, and one vote among the pooled ones ends the method at all.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.site_sums import SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise, settled
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise, settled
 
 MOST_STEPS = 50
 MOST_HALVINGS = 30
@@ -45,6 +46,7 @@ class FitStage:
     n_numbers: int  # pooled numbers
     loss: float | None = None  # the pooled loss, penalty included
     decrement: float | None = None  # gᵀH⁻¹g
+    row_part: float | None = None  # the largest norm of one row's part; None: no bound declared
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,18 @@ class PooledPoint:
 
     gamma: Vector  # (p,)
     votes: int  # of sites that take their last step
-    is_too_far: bool  # at some site the sums are not finite: the rest means nothing
+    is_too_far: bool  # some row's part is not finite or huge: the rest means nothing
     f: float  # the loss without the penalty
     F: float  # and with it
     g: Vector  # (p,) of F
     H: Vector  # (p, p) of F
     null_loss: float
     n_numbers: int
+    row_part: float | None
+
+    def stage(self, name: str) -> FitStage:
+        loss = None if self.is_too_far else self.F
+        return FitStage(name, self.n_numbers, loss, row_part=self.row_part)
 
 
 def pooled(limbs: Vector) -> Sums:
@@ -91,27 +98,27 @@ def minimise(
     P: Vector,
     exponent: int,
     null: float,
-    progress: FitProgress,
+    parts: RowParts,
 ) -> Generator[Vector, Vector, Minimum]:
     """The minimum of the pooled loss from `start`, with sums of about 2^exponent."""
-    pooling = _Pooling(model, local, P, exponent, progress)
+    pooling = _Pooling(model, local, P, exponent, parts)
     now = yield from pooling.evaluate(start, bounding=model.kind == "huber", null=null)
     if now.is_too_far:
         raise FitError(far(model))
     check_independent(model.names, now.H, _GROWTH * 2.0**exponent)
     null_loss, first_H = now.null_loss if model.kind != "cox" else now.f, now.H
-    stages = [FitStage("first step", now.n_numbers, now.F)]
+    stages = [now.stage("first step")]
     for n in range(MOST_STEPS):
         try:
-            step = -np.linalg.solve(now.H, now.g)
+            step = -arithmetic.solve(now.H, now.g)
         except np.linalg.LinAlgError:  # with a penalty: the intercept alone has none
-            raise FitError(_narrow_delta(model)) from None
-        decrement = float(-now.g @ step)
+            raise FitError(_no_curvature(model, now.gamma)) from None
+        decrement = -arithmetic.dot(now.g, step)
         stages[-1] = replace(stages[-1], decrement=decrement)
         if now.votes and decrement < _AT_END:
             gamma = now.gamma + step
-            loss = now.F - decrement / 2 - gamma @ P @ gamma / 2
-            return Minimum(gamma, float(loss), null_loss, now.H, tuple(stages))
+            loss = now.F - decrement / 2 - half_penalty(P, gamma)
+            return Minimum(gamma, loss, null_loss, now.H, tuple(stages))
         is_bound = model.kind == "huber" and n < _BOUNDED  # the Hessian of this step
         vote = model.kind in ("linear", "ridge") or (decrement < LAST_STEP and not is_bound)
         bounding = model.kind == "huber" and n + 1 < _BOUNDED
@@ -131,9 +138,9 @@ class _Pooling:
 
     model: Model
     local: SiteSums
-    P: Vector  # (p, p) the penalty is ½ γᵀPγ
+    P: Vector  # (p, p) diagonal; the penalty is ½ γᵀPγ
     exponent: int  # sums are about 2^exponent
-    progress: FitProgress
+    parts: RowParts
 
     def descend(
         self,
@@ -149,9 +156,9 @@ class _Pooling:
             now = yield from self.evaluate(before.gamma + step, vote=vote, bounding=bounding)
             grows = before.F + _GROWTH * 2.0**self.exponent < now.F
             if not now.is_too_far and not grows:
-                stages.append(FitStage("step", now.n_numbers, now.F))
+                stages.append(now.stage("step"))
                 return now
-            stages.append(FitStage("halved step", now.n_numbers, None if now.is_too_far else now.F))
+            stages.append(now.stage("halved step"))
             step, vote = step / 2, False
         raise FitError(far(self.model))
 
@@ -165,30 +172,34 @@ class _Pooling:
     ) -> Generator[Vector, Vector, PooledPoint]:
         """Pool the loss, its gradient and its Hessian at γ; `null`: the null loss too."""
         p = len(gamma)
-        sums = self.local.at(gamma, bounding=bounding)
-        if null is not None:
-            sums = np.append(sums, self.local.null_loss(null))
-        limbs = narrow(sums, self.exponent)
-        flags = [float(vote), float(limbs is None)]
-        if limbs is None:
-            limbs = noise(NARROW * len(sums))
+        n_numbers = 1 + p + p * (p + 1) // 2 + (null is not None)
+        far, limbs = self.local.at(gamma, self.exponent, bounding=bounding, null=null)
+        part = self.parts.newton(gamma, null)
+        if far:
+            limbs = noise(NARROW * n_numbers)
         else:
             self.local.tell_effective()
-        n_numbers = self.progress.add(len(sums))
-        got = yield from pooled(np.concatenate([flags, limbs]))
-        values = from_narrow(got[2:], self.exponent)
+        self.parts.progress.add(n_numbers)
+        got = yield from pooled(np.concatenate([[float(vote), flag(is_far=far > 0)], limbs]))
+        values = narrow(self.exponent).join(got[2:])
         f = float(values[0])
         return PooledPoint(
             gamma=gamma,
             votes=int(got[0]),
             is_too_far=bool(got[1]),
             f=f,
-            F=f + float(gamma @ self.P @ gamma) / 2,
-            g=values[1 : p + 1] + self.P @ gamma,
+            F=f + half_penalty(self.P, gamma),
+            g=values[1 : p + 1] + self.P.diagonal() * gamma,
             H=symmetric(values[p + 1 :], p) + self.P,
             null_loss=0.0 if null is None else float(values[-1]),
             n_numbers=n_numbers,
+            row_part=self.parts.far() if got[1] else part,
         )
+
+
+def half_penalty(P: Vector, gamma: Vector) -> float:
+    """½ γᵀPγ of a diagonal P (p, p)."""
+    return arithmetic.dot(P.diagonal() * gamma, gamma) / 2
 
 
 def symmetric(upper: Vector, p: int) -> Vector:
@@ -229,15 +240,8 @@ def _check_finite(model: Model, now: PooledPoint, first_H: Vector) -> None:
         )
     half = np.linalg.inv(np.linalg.cholesky(first_H))
     values, vectors = np.linalg.eigh(half @ now.H @ half.T)
-    if values[0] < _FLAT and model.kind == "huber":
-        raise FitError(_narrow_delta(model))
     if values[0] < _FLAT:
-        named = _largest(model.names, half.T @ vectors[:, 0])
-        raise FitError(
-            "the pooled loss has no curvature left in one direction, so a coefficient has no "
-            f"finite value (separation, or a level without events). {named} "
-            "Leave that column out, join levels, or use a penalty."
-        )
+        raise FitError(_no_curvature(model, half.T @ vectors[:, 0]))
 
 
 def _largest(names: Sequence[str], gamma: Vector) -> str:
@@ -256,8 +260,14 @@ def far(model: Model) -> str:
     )
 
 
-def _narrow_delta(model: Model) -> str:
+def _no_curvature(model: Model, direction: Vector) -> str:
+    if model.kind == "huber":
+        return (
+            f"too few residuals are within delta = {model.delta} for a Hessian. Use a larger "
+            "delta, or more rows."
+        )
     return (
-        f"too few residuals are within delta = {model.delta} for a Hessian. Use a larger delta, or "
-        "more rows."
+        "the pooled loss has no curvature left in one direction, so a coefficient has no finite "
+        f"value (separation, or a level without events). {_largest(model.names, direction)} Leave "
+        "that column out, join levels, or use a penalty."
     )

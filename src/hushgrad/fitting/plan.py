@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrad.errors import ModelError
+from hushgrad.fitting.bounds import undeclared
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.levels import counts_of
 from hushgrad.fitting.model import Model
@@ -94,6 +95,17 @@ def parts_of(data: Data) -> tuple[Rows | TableRows, ...]:
     return data if isinstance(data, tuple) else (data,)
 
 
+def undeclared_by(declared: Declared) -> str | None:
+    """The reason why a row has no bound in all averages together; None: it has one (bounds.py)."""
+    for name, stage in stages_of(declared).items():
+        reason = "pooled tables have no bound" if isinstance(stage, PooledTables) else None
+        if isinstance(stage, Model):
+            reason = undeclared(stage)
+        if reason is not None:
+            return f"stage {name}: {reason}" if name else reason
+    return None
+
+
 def small_cell_of(declared: Declared, data: Data) -> str | None:
     """The first cell of a table, or agreed level, with too few rows of a site, in words."""
     for (name, stage), rows in zip(stages_of(declared).items(), parts_of(data), strict=True):
@@ -130,4 +142,6 @@ def programme_of(
         else:
             assert isinstance(rows, TableRows)
             found[name] = yield from sums_programme(stage, rows, digest, progress)
-    return PlanResult(declared=declared, results=found, contract=digest)
+    return PlanResult(
+        declared=declared, results=found, contract=digest, unbounded=undeclared_by(declared)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,16 @@ import numpy as np
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
-from hushgrad.fitting.contracts import contract
+from hushgrad.fitting.contracts import contract, contract_text
+from hushgrad.fitting.page import Participant, Record, fit_page
 from hushgrad.fitting.pooled_sums import TablesResult, sums_csv
-from hushgrad.fitting.result import FitResult, coefficients_csv
+from hushgrad.fitting.result import FitResult, coefficients_csv, promised
+from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.site_check import SiteCheck
 from hushgrad.fitting.sums import Vector
 
 if TYPE_CHECKING:
-    from hushgrad.fitting.plan import FitPlan
+    from hushgrad.fitting.plan import Data, FitPlan
 
 
 type Fitted = FitResult | PlanResult  # what a programme ends with
@@ -31,6 +35,8 @@ class PlanResult:
     results: Mapping[str, FitResult | TablesResult]
     contract: str  # digest
     rounds: int | None = None  # of all averages; None: no network
+    masks: float | None = None  # the standard deviation of a share; None: no masks
+    unbounded: str | None = None  # the reason why a row has no bound; None: it has one
 
     def __getitem__(self, name: str) -> FitResult | TablesResult:
         return self.results[name]
@@ -61,6 +67,23 @@ class PlanResult:
         return self.numbers_pooled / max(entries)
 
     @property
+    def mu(self) -> float | None:
+        """μ of all averages of all stages, as that of a fit (`FitResult.mu`)."""
+        if self.unbounded is not None or self.masks is None:
+            return None
+        every = [found.mu for found in self.fits.values()]
+        return None if None in every else math.hypot(*(mu for mu in every if mu is not None))
+
+    @property
+    def checks(self) -> dict[str, SiteCheck]:
+        """How the fits describe the rows of single sites, by stage and site."""
+        return {
+            f"{stage}: {site}": check
+            for stage, found in self.fits.items()
+            for site, check in found.checks.items()
+        }
+
+    @property
     def is_quadratic(self) -> bool:
         return all(found.is_quadratic for found in self.fits.values()) and bool(self.fits)
 
@@ -68,14 +91,15 @@ class PlanResult:
         """Every stage's table as text, for a terminal."""
         lines: list[str] = []
         for n, (name, found) in enumerate(self.results.items()):
-            text = found.table()
-            if isinstance(found, FitResult):  # the last two lines are those of the whole plan
-                text = "\n".join(text.splitlines()[:-2]) + "\n"
+            text = found.table(alone=False) if isinstance(found, FitResult) else found.table()
             lines.append(f"stage {n + 1} of {len(self.results)}: {name}\n{text}")
         rounds = "" if self.rounds is None else f", {self.rounds} rounds"
+        masks = ""
+        if self.masks is not None:
+            masks = f"masks: {promised(self.mu, self.unbounded)}\n"
         lines.append(
             f"{self.n_averages} averages{rounds}, {self.numbers_pooled} pooled numbers\n"
-            f"contract {self.contract}\n"
+            f"{masks}contract {self.contract}\n"
         )
         return "\n".join(lines)
 
@@ -90,6 +114,8 @@ class PlanResult:
             "estimate": self.estimate,
             "names": [f"{name}: {each}" for name, f in self.fits.items() for each in f.names],
             "rounds": self.rounds,
+            "masks": self.masks,
+            "mu": self.mu,
             "n_averages": self.n_averages,
             "numbers_pooled": self.numbers_pooled,
             "share_pooled": self.share_pooled,
@@ -98,16 +124,60 @@ class PlanResult:
         }
 
     def save(self, directory: str | Path) -> Path:
-        """Write `result.json` and one CSV file for each stage; gives the directory."""
+        """Write `result.json`, a CSV file for each stage, a page for each fit; gives the place."""
         directory = output_directory(directory)
         document = self.to_json()
         write_file(directory / "result.json", strict_json(document))
         for name, text in csv_files(document).items():
             write_file(directory / name, text)
+        sites = dict.fromkeys(site for found in self.fits.values() for site in found.checks)
+        names = [Participant(name=site, role="simulated") for site in sites]
+        record = Record(participants=tuple(names), rounds=self.rounds)
+        for name, text in self.pages(record).items():
+            write_file(directory / name, text)
         return directory
 
-    def with_rounds(self, rounds: int) -> PlanResult:
-        return replace(self, rounds=rounds)
+    def pages(self, record: Record) -> dict[str, str]:
+        """A page of HTML for each fit, by the name of its file."""
+        found: dict[str, str] = {}
+        for n, (name, fit) in enumerate(self.results.items()):
+            if isinstance(fit, FitResult):
+                stage = (
+                    f"{name}, {n + 1} of {len(self.results)}; all stages together pooled "
+                    f"{self.numbers_pooled} numbers"
+                )
+                own = replace(
+                    record,
+                    more={**(record.more or {}), "stage of a plan": stage},
+                    contract=contract_text(contract(self.declared)),
+                )
+                found[f"{name}.html"] = fit_page(fit, own, fit.checks)
+        return found
+
+
+def masked(found: Fitted, masks: float | None) -> Fitted:
+    """The result of averages with masks of this size."""
+    if isinstance(found, FitResult):
+        return replace(found, masks=masks)
+    fits = {name: replace(fit, masks=masks) for name, fit in found.fits.items()}
+    return replace(found, results={**found.results, **fits}, masks=masks)
+
+
+def checked(found: Fitted, data: Mapping[str, Data]) -> Fitted:
+    """The result with the checks of every fit on the rows of these sites."""
+    if isinstance(found, FitResult):
+        return _checked(found, {site: of for site, of in data.items() if isinstance(of, Rows)})
+    results = dict(found.results)
+    for n, (name, fit) in enumerate(found.results.items()):
+        if isinstance(fit, FitResult):
+            own = {site: of[n] for site, of in data.items() if isinstance(of, tuple)}
+            rows = {site: part for site, part in own.items() if isinstance(part, Rows)}
+            results[name] = _checked(fit, rows)
+    return replace(found, results=results)
+
+
+def _checked(fit: FitResult, rows: Mapping[str, Rows]) -> FitResult:
+    return replace(fit, checks={site: fit.checked(site, own) for site, own in rows.items()})
 
 
 def csv_files(document: Mapping[str, Any]) -> dict[str, str]:

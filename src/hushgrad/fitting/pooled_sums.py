@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from hushgrad.errors import FitError, ProblemError
-from hushgrad.fitting.counts import agree_on, variance
+from hushgrad.fitting.counts import agree_on, check_size, variance
 from hushgrad.fitting.newton import FitStage, pooled
 from hushgrad.fitting.pooled_tables import PooledTables, intervals
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.rows import Reader, complete
 from hushgrad.fitting.site_sums import moments
-from hushgrad.fitting.sums import Vector, from_wide, wide
+from hushgrad.fitting.sums import WIDE, Vector
 from hushgrad.fitting.tables import SiteTable
 
 
@@ -230,12 +230,13 @@ def sums_programme(
     declared: PooledTables, rows: TableRows, digest: str, progress: FitProgress
 ) -> Generator[Vector, Vector, TablesResult]:
     """Pool the tables in one average."""
-    both = [moments(column) for column in rows.values.T]
-    sums = [first for first, _ in both] + [second for _, second in both]
+    check_size(rows.n_rows)
+    sums, width = moments(rows.values), rows.values.shape[1]
     plain = np.array([float(rows.n_rows), float(rows.n_dropped), *rows.cells])
     words = agree_on(digest)
-    count = progress.add(1 + len(plain) + len(sums))
-    got = yield from pooled(np.concatenate([words.own, plain, wide(sums)]))
+    count = progress.add(1 + len(plain) + 2 * width)
+    progress.note_part(None)
+    got = yield from pooled(np.concatenate([words.own, plain, sums]))
     n_sites, got = words.check(got)
     counts, limbs = got[: len(plain)], got[len(plain) :]
     if (counts < plain).any():
@@ -243,8 +244,8 @@ def sums_programme(
             "pooled counts include those of this site, but one is smaller: a site has sent a false "
             "count. Ask the sites."
         )
-    found, n = from_wide(limbs), int(counts[0])
-    first, second = found[: len(both)], found[len(both) :]
+    found, n = WIDE.exact(limbs), int(counts[0])
+    first, second = found[:width], found[width:]
     spread = [variance(n, a, b) * n for a, b in zip(first, second, strict=True)]
     return TablesResult(
         declared=declared,

@@ -16,10 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from hushgrad.errors import FitError
+from hushgrad.fitting import arithmetic
+from hushgrad.fitting.bounds import RowParts
 from hushgrad.fitting.conjugate import minimise_by_products
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.counts import Counts, check_counts, count, variance
@@ -32,7 +35,7 @@ from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
-from hushgrad.fitting.sums import NARROW, Vector, from_narrow, narrow, noise
+from hushgrad.fitting.sums import NARROW, Vector, flag, narrow, noise
 
 _PERFECT = 1e-20  # half the mean square of residuals that are 1e-10 of the spread of the outcome
 
@@ -42,8 +45,9 @@ def programme(
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
-    progress    is told the effective rows (hushgrad.problems.effective) at every point of Newton's
-                method, before the sums at the point are yielded; Cox's are not known
+    progress    is told, before a vector is yielded: the effective rows (hushgrad.problems.effective)
+                at every point of Newton's method, where Cox's are not known; the numbers of the
+                vector; the largest part of one row in it (bounds.py), None if there is no bound
     digest      of the contract, if the fit is a stage of a plan
     """
     progress = progress or FitProgress()
@@ -53,32 +57,35 @@ def programme(
         of = {column: tuple(found) for column, found in levels.items()}
         end = yield from programme(model.closed(of), rows.closed(of), progress, digest)
         return replace(end, model=model, levels=levels, stages=(*stages, *end.stages))
-    counts, stage = yield from count(model, rows, digest, progress)
+    parts = RowParts(model, progress)
+    counts, stage = yield from count(model, rows, digest, parts)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at, progress.note_effective)
+    local = SiteSums(model, rows, at, counts.n_rows, progress.note_effective)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:
         start[0] = null
-    exponent = math.ceil(math.log2(max(counts.n_rows, *_sizes(model, counts))))
+    exponent = arithmetic.power_above(max(counts.n_rows, *_sizes(model, counts)))
+    parts.enter(at, exponent, counts.n_rows)
     validation, folds = None, ()
     declared = model
     if model.penalty == CV:
         unit = _penalty(model, at, 1.0)
         validation, folds = yield from cross_validate(
-            model, rows, at, start, unit, exponent, progress
+            model, rows, at, start, unit, exponent, counts.n_rows, progress
         )
         model = replace(model, penalty=validation.chosen, penalties=())
     P = _penalty(model, at, float(model.penalty))
     method = minimise if model.pools_hessian else minimise_by_products
-    end = yield from method(model, local, start, P, exponent, null, progress)
+    end = yield from method(model, local, start, P, exponent, null, parts)
     _check_residuals(model, counts, end)
     meat, stages = None, (stage, *folds, *end.stages)
     if model.standard_errors != "model" or model.kind == "huber":
+        part = parts.sandwich(end.gamma)
         n_numbers = progress.add(len(start) * (len(start) + 1) // 2)
         meat = yield from _sandwich(model, local, end.gamma, exponent)
-        stages = (*stages, FitStage("sandwich", n_numbers))
+        stages = (*stages, FitStage("sandwich", n_numbers, row_part=part))
     found = summarise(model, counts, at, end, meat, stages, digest)
     return replace(found, model=declared, validation=validation)
 
@@ -109,10 +116,14 @@ def _null(model: Model, counts: Counts, at: Coordinates) -> float:
     total = counts.totals
     weight, outcome = total["weight"], total["weighted"]
     if model.kind == "logistic":
-        return math.log(outcome / (weight - outcome))
+        return _log(outcome / (weight - outcome))
     if model.kind == "poisson":
-        return math.log(outcome / total["exposure"])
+        return _log(outcome / total["exposure"])
     return (float(outcome / weight) - at.y_centre) / at.y_scale if model.kind != "cox" else 0.0
+
+
+def _log(x: Fraction) -> float:
+    return float(arithmetic.log(np.array(float(x))))
 
 
 def _penalty(model: Model, at: Coordinates, penalty: float) -> Vector:
@@ -143,13 +154,13 @@ def _sandwich(
     """The middle of the sandwich, (p, p)."""
     by_site = model.standard_errors == "site"
     size = 2 * exponent  # squares of sums
-    limbs = narrow(local.meat(gamma, by_site=by_site), size)
-    bad = np.array([float(limbs is None)])
+    far, limbs = local.meat(gamma, size, by_site=by_site)
     p = len(gamma)
-    limbs = noise(NARROW * p * (p + 1) // 2) if limbs is None else limbs
-    got = yield from pooled(np.concatenate([bad, limbs]))
+    if far:
+        limbs = noise(NARROW * p * (p + 1) // 2)
+    got = yield from pooled(np.concatenate([[flag(is_far=far > 0)], limbs]))
     if got[0]:
-        raise FitError("the scores of a site are too large for a sandwich. Check outliers.")
+        raise FitError("the scores of a row are too large for a sandwich. Check outliers.")
     upper = np.zeros((p, p))
-    upper[np.triu_indices(p)] = from_narrow(got[1:], size)
+    upper[np.triu_indices(p)] = narrow(size).join(got[1:])
     return upper + np.triu(upper, 1).T

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
+from hushgrad.fitting.bounds import undeclared
 from hushgrad.fitting.conjugate import PRODUCT
 from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.cross_validation import CrossValidation
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage
+from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.site_check import SiteCheck, site_check
 from hushgrad.fitting.sums import Vector
+from hushgrad.theory import gaussian_dp
 
+DELTA = 1e-6  # at which ε is told
 _ERRORS = {"model": "errors by the model", "sandwich": "HC0 errors", "site": "errors by site"}
 
 
@@ -55,7 +63,10 @@ class FitResult:
     levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     # of factors whose levels the sites agreed on: {column: {level: number of sites}}
     validation: CrossValidation | None = None  # how the penalty was chosen
+    spread: Vector | None = None  # (p,) pooled standard deviations; 1 of the intercept
     rounds: int | None = None  # communication rounds of all averages; None: no network
+    checks: Mapping[str, SiteCheck] = field(default_factory=dict[str, SiteCheck])  # local, by site
+    masks: float | None = None  # the standard deviation of a share; None: no masks
 
     def __getitem__(self, name: str) -> float:
         """The coefficient of this name."""
@@ -85,8 +96,19 @@ class FitResult:
         """Whether one step suffices: then sums fix the rows only up to a rotation."""
         return self.model.kind in ("linear", "ridge")
 
-    def table(self) -> str:
-        """The whole result as text, for a terminal."""
+    @property
+    def mu(self) -> float | None:
+        """μ of all averages between two honest partners, at resistance 1 (docs/guarantee.md).
+
+        None: there were no masks, or the model declares no bound of a row.
+        """
+        parts = [stage.row_part for stage in self.stages]
+        if self.masks is None or any(part is None for part in parts):
+            return None
+        return math.hypot(*(part for part in parts if part is not None)) / self.masks
+
+    def table(self, *, alone: bool = True) -> str:
+        """The whole result as text, for a terminal; not `alone`: without what a plan tells."""
         width = max(len(name) for name in self.names)
         heads = ["estimate"]
         columns = [self.estimate]
@@ -99,7 +121,7 @@ class FitResult:
         for n, name in enumerate(self.names):
             cells = [_number(head, float(c[n])) for head, c in zip(heads, columns, strict=True)]
             lines.append(f"{name:{width}}" + "".join(f"  {cell:>11}" for cell in cells))
-        return "\n".join([*lines, *self._notes()]) + "\n"
+        return "\n".join([*lines, *self._notes(alone)]) + "\n"
 
     def _title(self) -> str:
         rows = f"{self.n_rows} rows"
@@ -110,7 +132,7 @@ class FitResult:
             f"{self.model.kind} fit of {self.model.outcome}: {self.n_sites} sites, {rows}{events}"
         )
 
-    def _notes(self) -> list[str]:
+    def _notes(self, alone: bool) -> list[str]:
         notes = [
             f"{label} {value:.6g}"
             for label, value in (
@@ -138,17 +160,23 @@ class FitResult:
             for column, found in self.levels.items()
         ]
         curve = [] if self.validation is None else self.validation.lines()
-        return [", ".join(notes), *curve, *agreed, pooled, f"contract {self.contract}"]
+        lines = [", ".join(notes), *curve, *agreed]
+        if not alone:
+            return lines
+        if self.masks is not None:
+            pooled += f"\nmasks: {promised(self.mu, undeclared(self.model))}"
+        return [*lines, pooled, f"contract {self.contract}"]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain values, the contract included."""
+        """Everything pooled as plain values, the contract included; nothing local."""
         plain = {
             name: getattr(self, name)
             for name in (
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "penalty", "levels", "rounds", "n_averages", "numbers_pooled",
+                "variance", "spread", "penalty", "levels", "rounds", "masks", "mu", "n_averages",
+                "numbers_pooled",
                 "share_pooled",
             )
         }  # fmt: skip
@@ -158,16 +186,70 @@ class FitResult:
         document = contract(self.model)
         return plain | {"stages": stages, "contract": document, "contract_digest": self.contract}
 
+    @classmethod
+    def from_json(cls, model: Model, document: Mapping[str, Any]) -> FitResult:
+        """The result that `to_json` wrote."""
+        given: dict[str, Any] = {
+            f.name: document[f.name] for f in fields(cls) if f.name in document
+        }
+        for name, value in given.items():
+            given[name] = np.array(value) if isinstance(value, list) else value
+        given["names"] = tuple(document["names"])
+        given["contract"] = document["contract_digest"]
+        given["stages"] = tuple(FitStage(**stage) for stage in document["stages"])
+        if "validation" in document:
+            curve = {
+                name: np.array(value) if isinstance(value, list) else value
+                for name, value in document["validation"].items()
+            }
+            given["validation"] = CrossValidation(**curve)
+        return cls(model=model, **given)
+
     def to_csv(self) -> str:
         """The coefficients as CSV, one line each, with all digits."""
         return coefficients_csv(vars(self))
 
+    def checked(self, site: str, rows: Rows) -> SiteCheck:
+        """How well the fit describes the rows of one site; nothing of it leaves the site."""
+        gain = None
+        if self.model.kind == "cox" and self.log_likelihood is not None and self.n_events:
+            gain = (self.log_likelihood - (self.null_log_likelihood or 0.0)) / self.n_events
+        model = self.model
+        if self.levels:
+            levels = {column: tuple(found) for column, found in self.levels.items()}
+            model, rows = model.closed(levels), rows.closed(levels)
+        return site_check(
+            model, rows, self.estimate, site=site, loss=self.loss, deviance=self.deviance,
+            n_rows=self.n_rows, gain=gain,
+        )  # fmt: skip
+
+    def page(self, path: str | Path) -> Path:
+        """Write the fit as one page of HTML, with the checks of all sites; gives the path."""
+        from hushgrad.fitting.page import Participant, Record, fit_page
+
+        names = [Participant(name=name, role="simulated") for name in self.checks]
+        record = Record(participants=tuple(names), rounds=self.rounds)
+        return write_file(Path(path), fit_page(self, record, self.checks))
+
     def save(self, directory: str | Path) -> Path:
-        """Write `result.json` and `coefficients.csv` into a directory; gives the directory."""
+        """Write `result.json`, `coefficients.csv` and `page.html` into a directory; gives it."""
         directory = output_directory(directory)
         write_file(directory / "result.json", strict_json(self.to_json()))
         write_file(directory / "coefficients.csv", self.to_csv())
+        self.page(directory / "page.html")
         return directory
+
+
+def promised(mu: float | None, reason: str | None) -> str:
+    """What masks promise about where a row is; `reason` why they promise nothing."""
+    if mu is None:
+        return f"no guarantee, {reason}"
+    if math.isinf(mu):
+        return "no guarantee, since a step led too far for a row"
+    return (
+        f"μ = {mu:.2g}, ε = {gaussian_dp.epsilon(DELTA, mu):.2g} at δ = {DELTA:g}, advantage "
+        f"{gaussian_dp.advantage(mu):.2g}, of the site that holds a row"
+    )
 
 
 def coefficients_csv(document: Mapping[str, Any]) -> str:

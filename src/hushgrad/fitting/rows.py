@@ -234,7 +234,7 @@ class Reader:
         codes = ("0", "1") if model.positive is None else (model.negative, model.positive)
         labels = self.labels(name)
         if model.positive is None:
-            labels = [_plain(label) for label in labels]
+            labels = [_plain(label.replace(self.table.decimal, ".")) for label in labels]
         for row, label in enumerate(labels):
             if label not in codes:
                 rule = (

@@ -21,6 +21,7 @@ from itertools import combinations, product
 
 import numpy as np
 
+from hushgrad.fitting import arithmetic
 from hushgrad.fitting.sums import Vector
 
 type Levels = Sequence[str]
@@ -45,8 +46,11 @@ class Part:
 
     def of(self, values: Vector) -> Vector:
         """The part's numbers, from those of its column."""
-        found = np.log(values) if self.function else values
-        return found if self.power == 1 else found**self.power
+        found = arithmetic.log(values) if self.function else values
+        part = found
+        for _ in range(self.power - 1):
+            part = part * found
+        return part
 
 
 type Term = tuple[Part, ...]

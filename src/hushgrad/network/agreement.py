@@ -15,11 +15,10 @@ from pathlib import Path
 
 from hushgrad.errors import MaskError, StateError, WireError
 from hushgrad.files.atomic import replace_file
+from hushgrad.network.admission import check_unused
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.masking import ShareSecrets, needs_scale, pairing_of
 from hushgrad.network.keys.pairing import Pairing
-from hushgrad.network.keys.used_ids import check_unused, remember
-from hushgrad.network.promise import mu_of
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import (
     KEY,
@@ -32,7 +31,7 @@ from hushgrad.network.protocol.announcements import (
 )
 from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.mask_tokens import encode_entries
-from hushgrad.network.state.journal import LABEL, StateDirectory
+from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.transport.hub import Hub
 
 # in the state directory: this agent's announcement, then all that it has waited for
@@ -45,8 +44,8 @@ def prepare(config: AgentConfig) -> Pairing | None:
     Refuses a new state directory for a run whose id was used before.
     """
     pairing = pairing_of(config)
-    if pairing is not None and not (config.state / LABEL).exists():
-        check_unused(config.key, config.run.id, config.state)
+    if pairing is not None:
+        check_unused(config)
     return pairing
 
 
@@ -56,6 +55,7 @@ class Agreement:
 
     shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages
+    stepsize: int = 0  # e of the stepsize 2^−e, if agents agree on one
     lacks_key: bool = False  # the run has ended, and its masks cannot be computed again
 
 
@@ -68,38 +68,43 @@ async def agree(
     *,
     scale: float | None = None,
     exponent: int = 0,
+    stepsize: int = 0,
+    is_agreed: bool = False,
 ) -> Agreement | None:
     """The agreement of this agent; None if `is_over` becomes true before.
 
     scale       if it is declared, or was agreed on at an earlier start
     exponent    this agent's, for its announcement at the first start
+    stepsize    the e of the stepsize 2^−e that this agent needs; or, if `is_agreed`, of the one
+                that all took at an earlier start
     """
-    is_scaled = needs_scale(config.run)
-    if pairing is None and not is_scaled:
+    is_scaled, is_auto = needs_scale(config.run), config.run.is_auto and not is_agreed
+    if pairing is None and not is_scaled and not config.run.is_auto:
         return Agreement(scale=scale)
     mask_key = None
     if pairing is not None:
-        remember(config.key, config.run.id, mu_of(config))
         mask_key = state.mask_key
         if mask_key is None:  # the run has ended, and no gradient is evaluated again
-            return Agreement(scale=scale, lacks_key=True)
+            return Agreement(scale=scale, stepsize=stepsize, lacks_key=True)
     file, known = state.path / ANNOUNCEMENTS, hub.announcements
     if not file.exists():
-        _store(file, [_own(config, pairing, mask_key, exponent)])
+        _store(file, [_own(config, pairing, mask_key, exponent, stepsize)])
     kept = _recall(file)
     for announcement in kept:
         known.add(announcement, OWN)
-    wanted = set(range(config.run.n_agents)) if is_scaled and scale is None else set[int]()
+    asks_all = is_auto or (is_scaled and scale is None)
+    wanted = set(range(config.run.n_agents)) if asks_all else set[int]()
     wanted |= set() if pairing is None else pairing.partners.keys()
     # announcements may have come while this agent met its neighbours: they count as new, too
     is_new = not wanted <= {announcement.number for announcement in kept}
     if is_new:
         hub.start()
         hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
-    while not wanted <= known.known.keys():
-        if is_over():
-            return None
-        await hub.change()
+    with hub.watching.awaiting(lambda: _unannounced(wanted - known.known.keys())):
+        while not wanted <= known.known.keys():
+            if is_over():
+                return None
+            await hub.change()
     hub.check()
     shares = None
     if pairing is not None and mask_key is not None:
@@ -108,15 +113,26 @@ async def agree(
         _store(file, [_first(hub, number)[0] for number in sorted(wanted | {config.number})])
     if is_scaled and scale is None:
         scale = 2.0 ** max(_first(hub, number)[0].exponent for number in wanted)
-    return Agreement(shares, scale)
+    if is_auto:
+        stepsize = max(_first(hub, number)[0].stepsize for number in wanted)
+    return Agreement(shares, scale, stepsize)
+
+
+def _unannounced(numbers: set[int]) -> list[str]:
+    return [f"the announcement of agent {number}" for number in sorted(numbers)]
 
 
 def _own(
-    config: AgentConfig, pairing: Pairing | None, mask_key: bytes | None, exponent: int
+    config: AgentConfig,
+    pairing: Pairing | None,
+    mask_key: bytes | None,
+    exponent: int,
+    stepsize: int,
 ) -> Announcement:
     if pairing is None or mask_key is None:  # a run with a seed has no secrets
-        return Announcement(config.number, exponent, bytes(NONCE), bytes(KEY), bytes(SIGNATURE))
-    return pairing.announcement(mask_key, exponent)
+        empty = bytes(NONCE), bytes(KEY), bytes(SIGNATURE)
+        return Announcement(config.number, exponent, *empty, stepsize)
+    return pairing.announcement(mask_key, exponent, stepsize)
 
 
 def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> ShareSecrets:

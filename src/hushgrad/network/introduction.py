@@ -39,10 +39,15 @@ async def introduce(
         weights = _public(config, hub, ends)["W"]
         names = {j: session.peers[j].name for j in linked}
         hub.tell_row(Row(weights.own, weights.into, names))
-        while not set(linked) <= set(hub.rows):
-            if is_over():
-                return None
-            await hub.change()
+
+        def unknown() -> list[str]:
+            return [f"the weights of {names[j]}" for j in linked if j not in hub.rows]
+
+        with hub.watching.awaiting(unknown):
+            while unknown():
+                if is_over():
+                    return None
+                await hub.change()
         rows = {j: hub.rows[j] for j in linked}
     return {
         "ends": {str(j): [e.into, e.out] for j, e in ends.items()},
@@ -83,6 +88,12 @@ def local_agent(
         link_numbers={n.number: n.link for n in linked if n.link is not None},
         n_links=run.n_links or 0,
     )
+
+
+def own_weight(config: AgentConfig, hub: Hub, links: Mapping[str, Any]) -> float:
+    """w_ii of this agent, from the facts that `introduce` gave."""
+    ends = {int(j): Ends(*both) for j, both in links["ends"].items()}
+    return _public(config, hub, ends)["W"].own
 
 
 def _public(config: AgentConfig, hub: Hub, ends: Mapping[int, Ends]) -> dict[str, Any]:

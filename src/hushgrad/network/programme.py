@@ -7,9 +7,10 @@ no agent leads.
 
 The shares of masks depend on all pooled sums so far, and on what the vector is. If an agent was
 made to see another sum, its masks do not cancel: no sum of statistics is told, and the next average
-is no whole number. So when the programme has returned, one more stage averages zeros, and the run
-ends. This shows sums that differ by accident. It does not stop a neighbour of all agents that waits
-for their messages and completes every average.
+is no whole number. A neighbour of all agents that waits for their messages can still complete every
+average, and show two agents different sums to the end. So when the programme has returned, mask
+partners exchange tokens of everything that they saw (protocol/confirmations.py). An agent that does
+not get the right token from every partner ends with `refused` and has no table.
 
 The pooled sums are kept in the state directory, one section each (`sums`). A restarted agent drives
 its programme over them, with the same rows as before.
@@ -17,24 +18,34 @@ its programme over them, with the same rows as before.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import math
+from time import monotonic
 
 import numpy as np
 
 from hushgrad.agent.stages import Statistic
+from hushgrad.algorithms.base import Masked
 from hushgrad.errors import FitError, ReplayError, StageError, StateError
 from hushgrad.files.atomic import replace_file
+from hushgrad.files.digest import commitment
 from hushgrad.fitting.contracts import contract, contract_digest
-from hushgrad.fitting.plan import Data, parts_of, programme_of
-from hushgrad.fitting.plan_result import Fitted
+from hushgrad.fitting.plan import Data, parts_of, programme_of, undeclared_by
+from hushgrad.fitting.plan_result import Fitted, checked, masked
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.sums import SIZE, settled
+from hushgrad.network.admission import check_policy_average, note_spent
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_average
-from hushgrad.network.keys.masking import masked_statistic
+from hushgrad.network.keys.masking import confirmation_tokens, masked_statistic
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.ops.result import Status
+from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.confirmations import Way
+from hushgrad.network.protocol.frames import FrameKind
+from hushgrad.network.protocol.mask_tokens import Entry, decode_entries, encode_entries
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.staging import Compute, Stages, Vector
 from hushgrad.network.state.journal import PART, Slot, StateDirectory
@@ -56,18 +67,35 @@ class Programme(Stages):
         self._rows = rows
         self._progress = FitProgress(effective=objective.effective_lengths)
         self._fit = programme_of(model, rows, self._progress)
+        self._is_bounded = undeclared_by(model) is None  # in every stage of a plan
         self._told_part = ""  # in the state directory
         self._sums: list[Vector] = []  # pooled, of the stages that are over
         self._own: Vector | None = None  # the present vector of this site, not padded
         self._file: Slot | None = None
         self._outcome: Fitted | FitError | None = None  # once the programme has returned
-        self.has_ended = False  # and the average of zeros is over
+        self._is_checked = False  # on the rows of this site
+        self._confirmed: list[Entry] | None = None  # and all partners have confirmed it
+        self._right: dict[Way, bytes] = {}  # the tokens of partners that confirm it
+        self._asked = 0.0  # when this agent began to wait for them
+
+    @property
+    def has_ended(self) -> bool:
+        return self._confirmed is not None
+
+    @property
+    def confirmed(self) -> list[Entry]:
+        return self._confirmed or []
 
     @property
     def result(self) -> Fitted | None:
         """The result, once the run has ended with one."""
         found = self._outcome if self.has_ended else None
-        return None if isinstance(found, FitError) else found
+        if found is None or isinstance(found, FitError):
+            return None
+        if not self._is_checked:
+            found = masked(checked(found, {self.config.name: self._rows}), self._masks)
+            self._outcome, self._is_checked = found, True
+        return found
 
     @property
     def error(self) -> FitError | None:
@@ -98,6 +126,9 @@ class Programme(Stages):
                 )
         self._advance(None)
         for section in sections[1:]:
+            if section.facts.get("is_confirmed"):
+                self._confirmed = decode_entries(section.blob)
+                break
             pooled = np.array(section.arrays["sum"])
             self._sums.append(pooled)
             self._advance(pooled)
@@ -111,16 +142,13 @@ class Programme(Stages):
     def _advance(self, pooled: Vector | None) -> None:
         """Send a pooled sum to the programme, or start the programme."""
         own = self._own
-        if self._outcome is not None:  # the sum is that of zeros
-            self._own, self.has_ended = None, True
-            return
         try:
             length = 0 if own is None else len(own)
             self._own = self._fit.send(None if pooled is None else pooled[:length])  # type: ignore[arg-type]  # None starts a generator
         except StopIteration as end:
-            self._own, self._outcome = np.zeros(1), end.value
+            self._own, self._outcome = None, end.value
         except FitError as error:
-            self._own, self._outcome = np.zeros(1), error
+            self._own, self._outcome = None, error
         if self.part != self._told_part:  # for `hushgrad status`
             self._told_part = self.part
             text = self.part.encode()
@@ -146,18 +174,19 @@ class Programme(Stages):
     def _masked(self, stage: int, start: Vector, own: Statistic | None) -> Statistic:
         statistic = self.statistic(stage, start)
         agreement = self.agreement
+        if agreement.shares is not None:
+            note_spent(self.config, self.mu)  # before anything is sent
         return masked_statistic(
             self.config, agreement.shares, statistic, stage, agreement.scale,
-            [*self._sums, self._kind()],
+            [*self._sums, self._length()],
         )  # fmt: skip
 
-    def _kind(self) -> Vector:
-        """What the vector of this stage is: were an agent at another place of its programme, by the
-        last bits of its machine, zeros of the others would leave its vector alone in the sum.
+    def _length(self) -> Vector:
+        """The length of this stage's vector: were an agent at another place of its programme, the
+        zeros behind the vectors of the others would leave a part of its vector alone in the sum.
         """
         assert self._own is not None
-        has_failed = isinstance(self._outcome, FitError)
-        return np.array([len(self._own), self._outcome is not None, has_failed], np.float64)
+        return np.array([len(self._own)], np.float64)
 
     @property
     def _most(self) -> str:
@@ -165,11 +194,26 @@ class Programme(Stages):
 
     def _check(self, stage: int, start: Vector) -> None:
         assert self._own is not None
-        if self._outcome is not None:
-            return
         largest = float(np.abs(self._own).max())
         effective, numbers = self._progress.effective, self._progress.numbers
         check_average(self.config, self._objective, stage, effective, largest, numbers)
+        check_policy_average(self.config, self._objective, stage, numbers)
+
+    @property
+    def _masks(self) -> float:
+        """The standard deviation of a share."""
+        algorithm = self.config.run.algorithm
+        assert isinstance(algorithm, Masked)
+        return algorithm.mask_sizes(self.config.run.dim, None, self.agreement.scale).linear
+
+    @property
+    def mu(self) -> float | None:
+        """μ of all vectors so far, the present one included; None: no bound is declared."""
+        if not self._is_bounded:
+            return None
+        parts = self._progress.row_parts
+        known = [part for part in parts if part is not None]
+        return math.hypot(*known) / self._masks if len(known) == len(parts) else None
 
     # ---- between two stages
 
@@ -178,7 +222,14 @@ class Programme(Stages):
         stage = rounds.due
         assert stage is not None
         await compute(self.pool, stage - 1, rounds.machine.x.copy())
-        if self.has_ended:
+        try:
+            is_over = await self._is_confirmed(hub, compute)
+        except StageError as error:
+            hub.fail(error)  # all neighbours are told
+            raise
+        if self._outcome is not None and not is_over:
+            return False
+        if is_over:
             await compute(rounds.end, Status.FAILED if self.result is None else Status.DONE)
             return True
         if stage == len(self.lengths):
@@ -190,6 +241,66 @@ class Programme(Stages):
         await compute(self.make, stage, start)
         await compute(rounds.enter, start)
         return True
+
+    async def _is_confirmed(self, hub: Hub, compute: Compute) -> bool:
+        """Whether the programme has returned, and all partners confirm what this agent saw.
+
+        False: something may have come since. StageError: a partner has seen something else.
+        """
+        known = hub.confirmations
+        if self._outcome is None:
+            return False
+        if not self._asked:
+            own, self._right = confirmation_tokens(self.config, self.agreement.shares, self._seen())
+            self._asked = monotonic()
+            hub.broadcast(wire.encode(FrameKind.CONFIRM, encode_entries(known.add(own))))
+        refuted = known.refuted(self._right)
+        if refuted is not None:
+            (partner, _), told = refuted
+            raise StageError(
+                f"{self._name(partner)} does not confirm the sums of this agent, so there is no "
+                f"table: its token, told by {told}, is that of other sums. {_OTHER_SUMS}"
+            )
+        if missing := known.missing():
+            await self._wait(hub, missing)
+            return False
+        if self._confirmed is None:
+            entries, file = known.entries(), self._file
+            assert file is not None
+            facts = {"is_confirmed": True}
+            section = Section(len(self._sums), 0, blob=encode_entries(entries), facts=facts)
+            await compute(lambda: file.write(section, afresh=False))
+            self._confirmed = entries
+        return True
+
+    async def _wait(self, hub: Hub, missing: list[Way]) -> None:
+        """Wait for the next event, and no longer than `max_wait` for all confirmations."""
+        rest = self._asked + self.config.max_wait - monotonic()
+        try:
+            async with asyncio.timeout(rest):
+                await hub.change()
+        except TimeoutError:
+            names = sorted({self._name(i) for i, _ in missing})
+            raise StageError(
+                f"no confirmation came within max_wait = {self.config.max_wait:g} s from "
+                f"{', '.join(names)}, so there is no table: the agent may be lost, or an agent "
+                "between does not pass it on. Ask the sites, and run the fit again with a new id."
+            ) from None
+
+    def _seen(self) -> str:
+        """A digest of all pooled sums and of the coefficients.
+
+        Standard errors and p-values are functions of them, whose last digits may differ between
+        machines.
+        """
+        found = self._outcome
+        is_table = found is not None and not isinstance(found, FitError)
+        end = b"table" + found.estimate.tobytes() if is_table else b"none"
+        return commitment(b"".join([self._contract.encode(), *map(bytes, self._sums), end]))
+
+    def _name(self, number: int) -> str:
+        names = {partner.number: partner.name for partner in self.config.partners}
+        return names.get(number, f"agent {number}")
 
     def pool(self, stage: int, average: Vector) -> None:
         """Keep the pooled sum of a stage, and send it to the programme."""
@@ -208,15 +319,16 @@ class Programme(Stages):
                     "directory. Restore the newest state, or start a new run with a new id."
                 )
             return
-        if self._outcome is not None and pooled.any():
-            raise StageError(
-                f"stage {stage + 1}: the last average of a fit is one of zeros, but an agent sent "
-                "other numbers. Run the fit again with a new id."
-            )
         assert self._file is not None
         self._file.write(Section(stage, 0, {"sum": pooled}), afresh=False)
         self._sums.append(pooled)
         self._advance(pooled)
+
+
+_OTHER_SUMS = (
+    "An agent has sent false numbers, or relays a false token. Ask the sites which numbers they "
+    "saw, and run the fit again with a new id."
+)
 
 
 def _digest(data: Data, secret: bytes) -> str:

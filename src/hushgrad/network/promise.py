@@ -7,6 +7,7 @@ included, and `row_target` bounds |y|. docs/guarantee.md derives the promise. `h
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from hushgrad.algorithms.base import Masked
@@ -14,6 +15,7 @@ from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.objective.objectives import ObjectiveSpec
 
 if TYPE_CHECKING:
+    from hushgrad.fitting.plan import Data, Declared
     from hushgrad.masks import Sizes
     from hushgrad.theory import Guarantee, RowBound
     from hushgrad.theory.revealed import Curvature
@@ -30,7 +32,10 @@ def missing(config: AgentConfig) -> str | None:
     if run.seed is not None:
         return "a seed is no secret, so the masks are none. Leave seed out"
     if kind == "fit":
-        return "a fit declares no bound of its rows, so μ of its masks is not known"
+        from hushgrad.fitting.plan import undeclared_by  # an agent without a fit saves the memory
+
+        assert run.model is not None
+        return undeclared_by(run.model)
     if kind == "function":
         return "nothing is known about the rows of a function. Use a kind of objective"
     if run.row_norm is None:
@@ -41,12 +46,37 @@ def missing(config: AgentConfig) -> str | None:
     return None
 
 
+def fit_bound(declared: Declared, data: Data) -> RowBound:
+    """About the bound on the part of one row in a fit of the most averages, or in all of a plan.
+
+    Pooled means, standard deviations and steps are not known before the fit: those of this site's
+    rows take their places, and its first step stands for all.
+    """
+    from hushgrad import theory
+    from hushgrad.fitting.averages import most_averages
+    from hushgrad.fitting.model import Model
+    from hushgrad.fitting.plan import parts_of, programme_of, stages_of
+    from hushgrad.fitting.progress import FitProgress
+    from hushgrad.fitting.rows import Rows
+
+    found: list[float] = []
+    for model, rows in zip(stages_of(declared).values(), parts_of(data), strict=True):
+        assert isinstance(model, Model)  # pooled tables have no bound
+        assert isinstance(rows, Rows)
+        progress = FitProgress()
+        fit = programme_of(model, rows, progress)
+        fit.send(next(fit))
+        counts, step = (part or 0.0 for part in progress.row_parts)
+        found += [counts, math.sqrt(most_averages(model) - 1) * step]
+    return theory.RowBound(linear=math.hypot(*found))
+
+
 def row_bound(config: AgentConfig) -> RowBound:
     """The public bound on the part of one row."""
     from hushgrad import theory
 
     run, spec = config.run, config.objective
-    assert isinstance(spec, ObjectiveSpec)  # `missing` has said that a fit has no bound
+    assert isinstance(spec, ObjectiveSpec)  # `fit_bound` is that of a fit
     norm, target = run.row_norm or 0.0, run.row_target or 0.0
     if spec.kind == "logistic":
         return theory.logistic_row(norm)
@@ -67,35 +97,49 @@ def sizes_of(config: AgentConfig) -> Sizes:
     return run.algorithm.mask_sizes(run.dim, run.eta, scale)
 
 
-def promise(config: AgentConfig, *, delta: float = 1e-6) -> Guarantee:
-    """The guarantee of a run: against outsiders, and the worst coalition of each size."""
+def promise(config: AgentConfig, rows: Data | None = None, *, delta: float = 1e-6) -> Guarantee:
+    """The guarantee of a run: against outsiders, and the worst coalition of each size.
+
+    rows    of a fit, at this site
+    """
     from hushgrad import theory
 
     run = config.run
     assert isinstance(run.algorithm, Masked)
     assert run.algorithm.masking is not None
+    if rows is None:
+        bound, stages = row_bound(config), len(run.lengths)
+    else:
+        assert run.model is not None
+        bound, stages = fit_bound(run.model, rows), 1  # the bound is one of all averages
     return theory.guarantee(
         run.algorithm.masking,
         run.n_agents,
         sizes=sizes_of(config),
-        bound=row_bound(config),
-        stages=len(run.lengths),
+        bound=bound,
+        stages=stages,
         curvature=_curvature(run),
         agent=config.number,
         delta=delta,
     )
 
 
-def mu_of(config: AgentConfig) -> float | None:
-    """μ of a run between this agent and one honest partner, all others against; None: no bound."""
-    if missing(config) is not None:
+def mu_of(config: AgentConfig, rows: Data | None = None) -> float | None:
+    """μ of a run between this agent and one honest partner, all others against; None: no bound.
+
+    rows   of a fit, whose μ is then about that of the most averages; without them a fit has none,
+           and notes its μ by itself, average by average (programme.py)
+    """
+    model = config.run.model
+    if missing(config) is not None or (model is not None and rows is None):
         return None
     from hushgrad.theory.promise import unit_mu
 
+    is_fit = model is not None and rows is not None
     return unit_mu(
         sizes_of(config),
-        row_bound(config),
-        stages=len(config.run.lengths),
+        fit_bound(model, rows) if is_fit else row_bound(config),
+        stages=1 if is_fit else len(config.run.lengths),
         curvature=_curvature(config.run),
     )
 

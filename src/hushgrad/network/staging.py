@@ -27,7 +27,7 @@ from hushgrad.agent.stages import (
     vector_statistic,
     within_stage,
 )
-from hushgrad.algorithms.base import Algorithm, Masked, Private
+from hushgrad.algorithms.base import Algorithm, Masked, Private, stepsize_risks
 from hushgrad.errors import (
     AgentError,
     AlgorithmError,
@@ -38,12 +38,14 @@ from hushgrad.errors import (
     StateError,
 )
 from hushgrad.network.agreement import Agreement, agree
+from hushgrad.network.auto import needed, with_stepsize
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.exposure import check_stage
-from hushgrad.network.introduction import draws_of, introduce, local_agent
+from hushgrad.network.introduction import draws_of, introduce, local_agent, own_weight
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.protocol.mask_tokens import OWN, Entry
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import Begun, read_stages, write_stage
@@ -98,6 +100,11 @@ class Stages:
         """The stage of a plan, in words."""
         return ""
 
+    @property
+    def confirmed(self) -> list[Entry]:
+        """The tokens with which a fit has ended."""
+        return []
+
     def recall(self, state: StateDirectory) -> None:
         """Read more than the stages from the state directory; a fit reads its pooled sums."""
 
@@ -109,6 +116,10 @@ class Stages:
         """The algorithm of a stage, whose statistic has its mask already."""
         algorithm = self.config.run.algorithm
         return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Masked
+
+    def needs(self, hub: Hub, links: Any) -> int:
+        """The e of the stepsize 2^−e that this agent needs."""
+        return needed(self.config, self._objective, own_weight(self.config, hub, links))
 
     def statistic(self, stage: int, start: Vector) -> Statistic:
         """The statistic of this agent's objective before the agents agree on a unit."""
@@ -216,7 +227,8 @@ class Stages:
                     "is not finite. Choose a smaller stepsize."
                 )
         if start is None:
-            await hub.change()
+            with hub.watching.awaiting(lambda: [f"the start of stage {stage + 1} of agent 0"]):
+                await hub.change()
             return False
         await compute(self.make, stage, start)
         if self.config.number == LEADER:  # now the start can change no more
@@ -251,25 +263,39 @@ async def prepare_stages(
     `compute` calls a function in a thread. None: `is_over` became true before.
     """
     config = stages.config
+    for risk in stepsize_risks(config.run.algorithm):
+        log.warning("%s", risk, extra={"event": "stepsize"})
     await compute(stages.recall, state)
+    hub.confirmations.learn(stages.confirmed, OWN)
     known = links = state.links
     if links is None:
         hub.start()
         links = await introduce(config, hub, is_over)
         if links is None:
             return None
+    needs, is_agreed = 0, "stepsize" in links
+    if config.run.is_auto:
+        needs = links["stepsize"] if is_agreed else await compute(stages.needs, hub, links)
+        stages.config = config = with_stepsize(config, needs)  # for the unit that it announces
     own, exponent = None, 0
     if stages.lengths and not stages.begun:
         own = await compute(stages.statistic, 0, x0)
         exponent = stages.exponent(own, x0)
     scale = links.get("scale", _declared(config.run))
-    agreement = await agree(config, pairing, state, hub, is_over, scale=scale, exponent=exponent)
+    agreement = await agree(
+        config, pairing, state, hub, is_over,
+        scale=scale, exponent=exponent, stepsize=needs, is_agreed=is_agreed,
+    )  # fmt: skip
     if agreement is None:
         return None
     stages.agreement = agreement
+    if config.run.is_auto:
+        stages.config = config = with_stepsize(config, agreement.stepsize)
+        log.info("stepsize %g", 2.0**-agreement.stepsize, extra={"event": "stepsize"})
     local = local_agent(config, hub, links, stages.gradient(0), draws_of(config, state.secret))
     if known is None:  # local_agent has accepted the links
-        state.store_links({**links, "scale": agreement.scale})
+        auto = {"stepsize": agreement.stepsize} if config.run.is_auto else {}
+        state.store_links({**links, "scale": agreement.scale, **auto})
     if own is not None:
         await compute(stages.make, 0, x0, own)
     for stage, begun in stages.begun.items():

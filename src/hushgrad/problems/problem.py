@@ -177,6 +177,11 @@ class Problem:
             )
         return lambda theta, before: np.asarray(curve(theta, before, data), np.float64)
 
+    @property
+    def has_bound(self) -> bool:
+        """Whether `local_curvature` knows a bound of the Hessian at every θ."""
+        return self._curvature.majorised is not None
+
     def local_rows(
         self, i: int, trial: int | None = None
     ) -> Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]] | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Okabe & Ito's palette for the colour-blind, without its yellow, too pale for a line on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
-_DASHES: tuple[Any, ...] = (  # on, off in line widths; the styles survive a black-and-white printer
+DASHES: tuple[Any, ...] = (  # on, off in line widths; the styles survive a black-and-white printer
     "solid",
     (0, (4.5, 1.6)),
     (0, (1.1, 1.3)),
@@ -30,7 +30,7 @@ _DASHES: tuple[Any, ...] = (  # on, off in line widths; the styles survive a bla
     (0, (2.4, 1.2)),
     (0, (5.5, 1.2, 1.1, 1.2, 1.1, 1.2)),
 )
-_MARKERS = "osD^vPX"
+MARKERS = "osD^vPX"
 _N_MARKERS = 6  # on each line, staggered, so that lines that coincide are still seen to be several
 
 # The endings of files, and the options that make a file the same on every day and machine.
@@ -40,7 +40,7 @@ ENDINGS: dict[str, dict[str, Any]] = {
     ".pdf": {"metadata": {"CreationDate": None}},
 }
 _IN_A_CORNER = 4  # legend entries that leave room for the lines
-_SIZE = (3.5, 2.6)  # inches: one column of a two-column paper
+SIZE = (3.5, 2.6)  # inches: one column of a two-column paper
 _STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",  # Times-like, comes with matplotlib
     "mathtext.fontset": "stix",
@@ -89,17 +89,21 @@ def plot_runs(
     A line leaves the picture upwards where its median diverges (the legend counts diverged
     trials), and downwards where it is exactly zero.
     """
-    target = None if path is None else _check_ending(Path(path))
     curves = [curve(run, metric, band) for run in runs]
     if not curves:
         raise InputError("a picture shows at least one run, but the list is empty.")
+    ylabel = _LABELS.get(metric, metric)
+    return drawn(lambda: _draw(curves, title=title, band=band, log_x=log_x, ylabel=ylabel), path)
+
+
+def drawn(draw: Callable[[], Figure], path: str | Path | None) -> Figure:
+    """The figure that a function draws, in the style of papers; written to `path` by its ending."""
+    target = None if path is None else _check_ending(Path(path))
     optional("matplotlib", "sim")
     from matplotlib import rc_context
 
     with _STYLE_LOCK, rc_context(_STYLE):
-        figure = _draw(
-            curves, title=title, band=band, log_x=log_x, ylabel=_LABELS.get(metric, metric)
-        )
+        figure = draw()
         if target is not None:
             with replacing(target) as partial:
                 figure.savefig(
@@ -128,7 +132,7 @@ def _draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_SIZE, layout="constrained")
+    figure = Figure(figsize=SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_yscale("log", nonpositive="clip")
@@ -142,9 +146,9 @@ def _draw(
     if drawn.min() < drawn.max():
         axes.set_xlim(int(drawn.min()), int(drawn.max()))
     axes.set_xlabel("iteration  $k$")
-    axes.set_ylabel(_literal(ylabel) if ylabel not in _LABELS.values() else ylabel)
+    axes.set_ylabel(literal(ylabel) if ylabel not in _LABELS.values() else ylabel)
     if title:
-        axes.set_title(_literal(title))
+        axes.set_title(literal(title))
     axes.grid(visible=True, which="major")
     axes.set_axisbelow(True)
     _draw_legend(figure, axes, _note(curves, band))
@@ -168,7 +172,7 @@ def _draw_legend(figure: Figure, axes: Axes, note: str | None) -> None:
         axes.legend(**options)
     else:
         options["title"] = note and note.replace("\n", " ")
-        figure.set_figheight(_SIZE[1] + 0.15 * (entries // 2 + 2))
+        figure.set_figheight(SIZE[1] + 0.15 * (entries // 2 + 2))
         figure.legend(loc="outside lower center", ncols=2, **options)
 
 
@@ -193,15 +197,15 @@ def _draw_curve(axes: Axes, one: Curve, n: int, of: int, *, log_x: bool, top: fl
         x,
         np.where(np.isfinite(y), y, np.nan),
         color=colour,
-        linestyle=_DASHES[n % len(_DASHES)],
+        linestyle=DASHES[n % len(DASHES)],
         linewidth=1.3,
-        marker=_MARKERS[n % len(_MARKERS)],
+        marker=MARKERS[n % len(MARKERS)],
         markevery=_marked(x, n, of, log_x),
         markersize=3.6,
         markerfacecolor="white",
         markeredgewidth=0.9,
         zorder=2 + 0.01 * n,
-        label=_literal(one.title),
+        label=literal(one.title),
     )
 
 
@@ -245,6 +249,6 @@ def _note(curves: Sequence[Curve], band: tuple[float, float] | None) -> str | No
     return f"median{of}{shade}"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Text whose $ are dollars, not mathematics."""
     return text.replace("$", r"\$")

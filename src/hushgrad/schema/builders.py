@@ -123,8 +123,10 @@ def check_value(findings: Mistakes, annotation: Any, value: Any, keys: Keys) -> 
             findings.add(keys, f"= {shown(value)} is not {in_words(annotation)}.")
         return
     if not isinstance(value, dict) or "kind" not in value:
-        example = _EXAMPLES[part]
-        findings.add(keys, f"= {shown(value)} is not a table with a kind, such as {example}.")
+        if _fits_word(annotation, value):
+            return
+        examples = [f"a table with a kind, such as {_EXAMPLES[part]}", *words_of(annotation)]
+        findings.add(keys, f"= {shown(value)} is not {', or '.join(examples)}.")
         return
     check_kind(findings, builders(PARTS[part], part), typing.cast("dict[str, Any]", value), keys)
 
@@ -150,7 +152,7 @@ def realise(builder: Builder, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(annotation: Any, value: Any) -> Any:
     part = part_of(annotation)
-    if part is None:
+    if part is None or _fits_word(annotation, value):
         return value
     builder = builders(PARTS[part], part)[value["kind"]]
     return builder(**realise(builder, {k: v for k, v in value.items() if k != "kind"}))
@@ -167,6 +169,20 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 def part_of(annotation: Any) -> type | None:
     """The class of PARTS that a table stands for, where a parameter has this annotation."""
     return next((a for a in _alternatives(annotation) if a in PARTS), None)
+
+
+def words_of(annotation: Any) -> list[str]:
+    """The words, as a file writes them, that may stand in place of a table.
+
+    >>> words_of(Schedule | Literal["auto"])
+    ['"auto"']
+    """
+    literals = [a for a in _alternatives(annotation) if get_origin(a) is Literal]
+    return [shown(word) for literal in literals for word in get_args(literal)]
+
+
+def _fits_word(annotation: Any, value: Any) -> bool:
+    return isinstance(value, str) and shown(value) in words_of(annotation)
 
 
 def _fits(annotation: Any, value: Any) -> bool:

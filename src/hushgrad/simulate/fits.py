@@ -29,7 +29,7 @@ from hushgrad.fitting.plan import (
     programme_of,
     small_cell_of,
 )
-from hushgrad.fitting.plan_result import Fitted
+from hushgrad.fitting.plan_result import Fitted, checked, masked
 from hushgrad.fitting.sums import SIZE, Vector
 from hushgrad.fitting.tables import SiteTable, read_table, table_of
 from hushgrad.masks import ZeroSum
@@ -76,14 +76,15 @@ def fit(
     data = {name: _rows(models[name], name, site) for name, site in sites.items()}
     fits = [programme_of(models[name], rows) for name, rows in data.items()]
     if network is None:
-        return drive(fits, add)[0]
+        return checked(drive(fits, add)[0], data)
     accepted = tuple(accept_exposure)
     _check_cells(models, data, accepted)
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
-    result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
+    found = masked(drive(fits, averages.pool)[0], SIZE * averages.masks.linear or None)
+    result = replace(found, rounds=averages.rounds)
     if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
         warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
-    return result
+    return checked(result, data)
 
 
 def _check_cells(
@@ -151,6 +152,7 @@ class _Averages:
         accepted: tuple[str, ...],
     ):
         self.network = network
+        self.masks = masks
         self.seed = seed
         self.progress = progress
         self.accepted = accepted

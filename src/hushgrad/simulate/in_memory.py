@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,19 @@ class InMemoryNetwork:
         tamper: Tamper | None = None,
     ):
         self.tamper = tamper
+        self.gradients = 0  # that agent 0 has evaluated
         self.locals = local_agents(algorithm, problem, network, seed=seed, trial=trial, stage=stage)
+        self.locals[0] = replace(self.locals[0], gradient=self._counted(self.locals[0].gradient))
         self.agents = [StepMachine(algorithm, a, x0[a.number]) for a in self.locals]
         for agent in self.agents:
             agent.begin()
+
+    def _counted(self, gradient: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def counted(x: Any) -> Any:
+            self.gradients += 1
+            return gradient(x)
+
+        return counted
 
     @property
     def x(self) -> NDArray[np.float64]:
@@ -86,7 +96,7 @@ class SentMessages:
 
     def __init__(self, *, counts_from: int, row: int, reach: Graph, recording: Recording | None):
         self.counts_from, self.row, self.recording = counts_from, row, recording
-        self.rounds = self.vectors = self.numbers = 0
+        self.rounds = self.vectors = self.numbers = self.gradients = 0
         arcs = zip(reach.senders.tolist(), reach.receivers.tolist(), strict=True)
         self._arc = {link: n for n, link in enumerate(arcs)}
 
@@ -127,6 +137,7 @@ class SentMessages:
             messages_per_link=self.vectors / links / iterations if links else 0.0,
             numbers_per_link=self.numbers / links / iterations if links else 0.0,
             bytes_per_iteration=8.0 * self.numbers / iterations,
+            gradients_per_iteration=self.gradients / iterations,
         )
 
 
@@ -184,8 +195,10 @@ def simulate(request: RunRequest) -> Outcome:
                 diverged[t] = k
                 break
             if k < iterations:
+                before = team.gradients
                 for turn, sent in enumerate(team.iterate()):
                     mail.note(k, turn, team.agents[0].asked, sent)
+                mail.gradients += (k >= counts_from) * (team.gradients - before)
                 request.tick(1)
     done = iterations
     if (diverged >= 0).all():  # nothing follows

@@ -47,6 +47,8 @@ class RunRequest:
     tamper: Tamper | None = None  # only agents alone can send other messages than their step's
     stage: int = 0  # every stage has draws of its own
     limited: Revealed | None = None  # the limit of sums that later stages keep; None: no limit
+    # the algorithm of every trial, which differ in numbers alone; None: all run `algorithm`
+    variants: tuple[Algorithm, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Traffic:
     messages_per_link: float  # d-vectors per link and iteration
     numbers_per_link: float  # float64 numbers per link and iteration
     bytes_per_iteration: float  # on all links together, 8 per number
+    gradients_per_iteration: float = 1.0  # of each agent; files of earlier versions do not tell
 
 
 @dataclass(frozen=True)

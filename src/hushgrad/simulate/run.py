@@ -1,11 +1,11 @@
 """`run` and `compare`: from an algorithm, a problem and a network to a result.
 
-Arguments are checked here, once; the engines trust them.
+Arguments are checked here, once, by arguments.py; the engines trust them.
 """
 
 from __future__ import annotations
 
-import operator
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrad.agent.masking import mask_risks
 from hushgrad.agent.stages import n_stages, stage_lengths
-from hushgrad.algorithms.base import Algorithm
-from hushgrad.errors import InputError, ProblemError, RiskWarning, optional
+from hushgrad.algorithms.base import Algorithm, stepsize_risks
+from hushgrad.errors import InputError, RiskWarning, optional
 from hushgrad.files.digest import content_digest
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.data import leaves
+from hushgrad.simulate.arguments import check_parts, named, seed_of, starts, trial_numbers, whole
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.exposure import judge_run
 from hushgrad.simulate.progress import Progress
@@ -32,6 +33,8 @@ from hushgrad.simulate.request import LOST, Outcome, RunRequest, Tamper
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.staged import simulate_stages
 from hushgrad.simulate.transcript import Transcript
+from hushgrad.theory.auto import resolve
+from hushgrad.theory.tight import expected_iterations
 
 SAMPLES = 200  # about as many as a picture shows
 
@@ -81,18 +84,16 @@ def run(
                    stages whose sums reveal too much is refused without "sums", before it starts
                    or at the start of a stage; other names silence warnings
     """
-    _check_parts(algorithm, problem, network)
-    n_iterations = _whole("iterations", iterations, 1)
+    check_parts(algorithm, problem, network)
+    n_iterations = whole("iterations", iterations, 1)
     every = (
         -(-n_iterations // SAMPLES)
         if record_every is None
-        else _whole("record_every", record_every, 1)
+        else whole("record_every", record_every, 1)
     )
-    numbers = _trial_numbers(trials, problem)
-    start = _start(x0, len(numbers), problem)
-    seed = _whole("seed", seed, 0)
-    if seed >= 2**64:
-        raise InputError(f"a seed has 64 bits, but seed = {seed}. Choose seed < 2**64.")
+    numbers = trial_numbers(trials, problem)
+    start = starts(x0, len(numbers), problem)
+    seed = seed_of(seed)
     if not isinstance(tolerance, (int, float)) or not tolerance > 0:
         raise InputError(f"tolerance is a positive number, but tolerance = {tolerance!r}.")
     for reserved in {"error", "consensus"} & set(metrics or {}):
@@ -114,6 +115,7 @@ def run(
         )
     algorithm = algorithm.on(network)
     algorithm.check(network)
+    algorithm, chosen = resolve(algorithm, problem, network)
     stages = n_stages(algorithm, is_quadratic=problem.is_quadratic)
     if stages > 1 and (start != start[:, :1]).any():
         raise InputError(
@@ -127,14 +129,17 @@ def run(
     )  # fmt: skip
     for risk in (
         *algorithm.risks(network, problem.smoothness()),
+        *stepsize_risks(algorithm),
         *mask_risks(algorithm, network),
         *exposed,
     ):
-        warnings.warn(risk, RiskWarning, stacklevel=2)
+        if chosen is None or "may diverge" not in risk:  # "auto" is stable, whatever λL is
+            warnings.warn(risk, RiskWarning, stacklevel=2)
     samples = np.unique(np.append(np.arange(0, n_iterations + 1, every), n_iterations))
     started = time.perf_counter()
     name = label or algorithm.label
-    with Progress(progress, name, n_iterations * len(numbers)) as bar:
+    title = name if progress is False else _expecting(name, algorithm, problem, network, tolerance)
+    with Progress(progress, title, n_iterations * len(numbers)) as bar:
         request = RunRequest(
             algorithm=algorithm,
             problem=problem,
@@ -189,6 +194,7 @@ def run(
             "stages": lengths,
             "revealed": None if revealed is None else revealed.to_json(),
             "tolerance": tolerance,
+            "auto": None if chosen is None else chosen.to_json(),
             "engine": engine if driver is None else type(driver).__name__.lower(),
         },
         transcript=Transcript(numbers, outcome.channels) if transcript else None,
@@ -199,6 +205,16 @@ def run(
         problem=problem,
         network=network,
     )
+
+
+def _expecting(
+    name: str, algorithm: Algorithm, problem: Problem, network: Network, tolerance: float
+) -> str:
+    """The title of the bar: with the expected iterations, if a terminal shows it."""
+    if not sys.stderr.isatty():
+        return name
+    needed = expected_iterations(algorithm, problem, network, tolerance)
+    return name if needed is None else f"{name} (about {needed:.0f} iterations to {tolerance:g})"
 
 
 def _outcome(
@@ -231,25 +247,8 @@ def compare(
     **options: Any,
 ) -> Comparison:
     """Run several algorithms alike; options are those of `run`. A mapping gives the labels."""
-    named = (
-        dict(algorithms)
-        if isinstance(algorithms, Mapping)
-        else dict(zip(_labels(algorithms), algorithms, strict=True))
-    )
-    if not named:
-        raise InputError("a comparison needs at least one algorithm, but the list is empty.")
-    return Comparison(
-        tuple(run(a, problem, network, label=label, **options) for label, a in named.items())
-    )
-
-
-def _labels(algorithms: Sequence[Algorithm]) -> list[str]:
-    """Labels that differ, numbered where the algorithms' own do not."""
-    labels = [a.label for a in algorithms]
-    return [
-        label if labels.count(label) == 1 else f"{label} #{labels[:n].count(label) + 1}"
-        for n, label in enumerate(labels)
-    ]
+    every = named(algorithms, "comparison").items()
+    return Comparison(tuple(run(a, problem, network, label=label, **options) for label, a in every))
 
 
 def describe(value: Any) -> Any:
@@ -258,6 +257,8 @@ def describe(value: Any) -> Any:
         return {"kind": type(value).__name__} | {
             f.name: describe(getattr(value, f.name)) for f in fields(value)
         }
+    if isinstance(value, tuple):
+        return [describe(entry) for entry in value]
     return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
 
 
@@ -266,68 +267,6 @@ def _stages(algorithm: Algorithm, iterations: int, stages: int) -> list[int]:
     if not stages:
         return []
     return list(stage_lengths(iterations, stages, getattr(algorithm, "curvature", "newton")))
-
-
-def _check_parts(algorithm: object, problem: object, network: object) -> None:
-    for name, value, kind, example in (
-        ("algorithm", algorithm, Algorithm, "hg.PDGDS()"),
-        ("problem", problem, Problem, "hg.problems.estimation()"),
-        ("network", network, Network, "hg.Network(hg.graphs.ring(5))"),
-    ):
-        if not isinstance(value, kind):
-            hint = " (an instance, not the class)" if isinstance(value, type) else ""
-            raise InputError(
-                f"{name} is a {kind.__name__}{hint}, but got {value!r}. Write {example}."
-            )
-    assert isinstance(problem, Problem)
-    assert isinstance(network, Network)
-    if problem.n_agents != network.n_agents:
-        raise ProblemError(
-            f"problem and network have the same agents, but the problem has {problem.n_agents} and "
-            f"the network {network.n_agents}. Give both the same n_agents."
-        )
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]  # others raise
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise InputError(f"{name} is a whole number ≥ {least}, but {name} = {value!r}.")
-    return number
-
-
-def _trial_numbers(trials: int | Iterable[int], problem: Problem) -> NDArray[np.int64]:
-    if isinstance(trials, Iterable):
-        numbers = np.array([_whole("a trial's number", t, 0) for t in trials], np.int64)
-        if not len(numbers) or len(np.unique(numbers)) < len(numbers):
-            raise InputError(
-                f"trials are different numbers, at least one, but trials = {list(numbers)}."
-            )
-    else:
-        numbers = np.arange(_whole("trials", trials, 1))
-    limit = 2**32 - 1 if problem.n_trials is None else problem.n_trials
-    if numbers.max() >= limit:
-        raise InputError(
-            f"this problem has {limit} trials, but trial {numbers.max()} is asked for. "
-            "Build the problem with more trials."
-        )
-    return numbers
-
-
-def _start(x0: ArrayLike | None, n_trials: int, problem: Problem) -> NDArray[np.float64]:
-    m, d = problem.n_agents, problem.dim
-    start = np.zeros((m, d)) if x0 is None else np.array(x0, np.float64)
-    if start.shape not in ((m, d), (n_trials, m, d)):
-        raise InputError(
-            f"x0 has shape (agents, d) = ({m}, {d}) or (trials, agents, d) = "
-            f"({n_trials}, {m}, {d}), but x0 has shape {start.shape}."
-        )
-    if not np.isfinite(start).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(start))[0])
-        raise InputError(f"x0 is finite, but x0[{', '.join(map(str, where))}] = {start[where]}.")
-    return np.broadcast_to(start, (n_trials, m, d))
 
 
 def _identity(

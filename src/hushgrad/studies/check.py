@@ -11,12 +11,14 @@ from hushgrad.mixing import RULES
 from hushgrad.problems import Problem
 from hushgrad.report.export import FORMATS
 from hushgrad.schema.algorithms import check_algorithm, without
-from hushgrad.schema.builders import Builder, builders, check_call, check_value
+from hushgrad.schema.builders import Builder, builders, check_call, check_value, parameters
 from hushgrad.schema.places import Keys, Mistakes, shown
 from hushgrad.schema.references import is_reference
 from hushgrad.simulate.run import run
+from hushgrad.simulate.tuning import tune
 
-TABLES = ("network", "problem", "algorithm", "run", "sweep", "output")
+TABLES = ("network", "problem", "algorithm", "run", "sweep", "tune", "output")
+TUNE_KEYS = ("stepsizes", "grid", "target", "by")
 GRAPH_KEYS = ("graph", "edges", "file")
 WEIGHT_KEYS = ("mixing", "matrix")
 # Arguments of run that [run] does not have: the parts have tables of their own, the command sets
@@ -42,10 +44,12 @@ def check_tables(findings: Mistakes, tables: Table) -> None:
     """Find what is wrong with a study, its sweep apart."""
     for name in tables.keys() - set(TABLES):
         findings.add_unknown((name,), "a table of a study", TABLES)
-    checks = {"network": _network, "problem": _problem, "run": _run, "output": _output}
+    checks = {
+        "network": _network, "problem": _problem, "run": _run, "tune": _tune, "output": _output,
+    }  # fmt: skip
     for name, check in checks.items():
         if name not in tables:
-            if name != "output":
+            if name not in ("tune", "output"):
                 findings.add((name,), f"is missing: a study needs the table [{name}].")
         elif not isinstance(tables[name], dict):
             findings.add((name,), f"= {shown(tables[name])} is not a table. Write [{name}].")
@@ -151,6 +155,27 @@ def _run(findings: Mistakes, table: Table) -> None:
         return
     for name, reference in cast("dict[str, Any]", metrics).items():
         _reference(findings, reference, (*here, "metrics", name), f"metrics.py:{name}")
+
+
+def _tune(findings: Mistakes, table: Table) -> None:
+    here = ("tune",)
+    taken = {key: parameters(tune)[key].annotation for key in TUNE_KEYS}
+    for key, value in table.items():
+        if key not in taken:
+            findings.add_unknown((*here, key), "a key of [tune]", taken)
+        elif key == "stepsizes":
+            check_value(findings, list[float], value, (*here, key))
+        elif key != "grid":
+            check_value(findings, taken[key], value, (*here, key))
+    grid = table.get("grid", {})
+    if not isinstance(grid, dict):
+        findings.add(
+            (*here, "grid"),
+            f'= {shown(grid)} is not a table such as {{ "split.own" = [0.3, 0.45] }}.',
+        )
+        return
+    for name, values in cast("dict[str, Any]", grid).items():
+        check_value(findings, list[Any], values, (*here, "grid", name))
 
 
 def _output(findings: Mistakes, table: Table) -> None:

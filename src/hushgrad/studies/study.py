@@ -25,6 +25,8 @@ from hushgrad.schema.toml import to_toml
 from hushgrad.simulate.progress import Progress
 from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.run import run
+from hushgrad.simulate.tuned import Tuning
+from hushgrad.simulate.tuning import tune
 from hushgrad.studies import sweep as sweeps
 from hushgrad.studies.build import (
     build_algorithms,
@@ -36,6 +38,9 @@ from hushgrad.studies.check import check_tables
 from hushgrad.studies.parallel import finished_rows, worker_processes
 from hushgrad.studies.sweep import SweepRow, Table
 from hushgrad.studies.unfinished import Unfinished
+
+# the options of [run] that a tuning has, too
+TUNED_WITH = ("iterations", "trials", "seed", "record_every", "x0", "accept_exposure")
 
 type Watch = bool | Callable[[int, int], None] | None
 
@@ -120,6 +125,18 @@ class Study:
                     if callable(progress):
                         progress(each, each)
         return Comparison(tuple(runs))
+
+    def tune(self, progress: Watch = None, **options: Any) -> Tuning:
+        """The best cell of every algorithm, by [tune] and by options that take its place."""
+        self._refuse_sweep("tune")
+        built = self.build()
+        shared = {key: value for key, value in built.options.items() if key in TUNED_WITH}
+        own = {**self.tables.get("tune", {}), **options}
+        with self.source.telling(("tune",), own):
+            return tune(
+                built.algorithms, built.problem, built.network,
+                progress=progress, **shared, **own,
+            )  # fmt: skip
 
     def sweep(self) -> list[SweepRow]:
         """The rows of the sweep as concrete studies; a study without a sweep is its own row 0."""

@@ -1,6 +1,7 @@
-"""What masks promise, in numbers: guarantees, their ledger, what sums reveal, and the judgement.
+"""Certificates of runs; what masks promise, in numbers; what sums reveal; the judgement.
 
-`hg.guarantee` computes a guarantee; docs/guarantee.md derives it.
+`hg.certify` says what is proven and how fast a run is (docs/certificates.md), `hg.guarantee` what
+masks hide (docs/guarantee.md).
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING
 from hushgrad.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from hushgrad.theory.auto import Choice, choose
     from hushgrad.theory.bounds import RowBound, huber_row, logistic_row, mean_row, ridge_row
+    from hushgrad.theory.certificate import CertificateLine, RunCertificate, certify
     from hushgrad.theory.exposure import (
         WEAKNESSES,
         Held,
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WEAKNESSES",
+    "CertificateLine",
+    "Choice",
     "Exposure",
     "Guarantee",
     "Held",
@@ -39,10 +44,13 @@ __all__ = [
     "OwnNumbers",
     "Revealed",
     "RowBound",
+    "RunCertificate",
     "Setting",
     "Weakness",
     "advantage",
+    "certify",
     "check_revealed",
+    "choose",
     "delta",
     "epsilon",
     "guarantee",
@@ -61,6 +69,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "auto": "Choice choose",
+        "certificate": "CertificateLine RunCertificate certify",
         "bounds": "RowBound huber_row logistic_row mean_row ridge_row",
         "exposure": "WEAKNESSES Held OwnNumbers Setting Weakness judge weaknesses",
         "gaussian_dp": "advantage delta epsilon tradeoff",

@@ -63,7 +63,7 @@ def test_the_example_is_read_as_it_says(tmp_path):
     assert west.address is None
     assert [partner.name for partner in config.partners] == ["south", "west"]
     assert isinstance(config.run.algorithm, hg.PDGNDS)
-    assert config.run.algorithm.stepsize == hg.stepsizes.constant(0.001)
+    assert config.run.is_auto
     assert config.run.algorithm.design == "recommended"
     assert (config.run.id, config.run.dim, config.run.seed) == ("trial-2026", 3, None)
     assert config.objective.file == tmp_path / "patients.csv"
@@ -199,7 +199,7 @@ def test_each_mistake_is_named(tables, message):
 
 def test_keys_that_other_algorithms_need_are_accepted():
     two_hop = changed("neighbour", 0, two_hop=True)
-    two_hop["algorithm"]["form"] = "square"
+    two_hop["algorithm"] |= {"form": "square", "stepsize": {"kind": "constant", "value": 0.001}}
     assert parse_config(two_hop).neighbours[0].two_hop
     directed = changed("neighbour", 0, direction="in")
     directed["algorithm"] = {"name": "PushPull"}
@@ -246,7 +246,13 @@ def test_every_field_of_a_config_has_a_key_in_the_file():
     in_run = set(inspect.signature(agentfile.run).parameters)
     not_keys = {"run", "neighbours", "partners", "objective", "log"}
     assert {f.name for f in fields(AgentConfig)} - not_keys <= in_agent
-    assert {f.name for f in fields(RunConfig)} - {"algorithm", "x0", "stages", "model"} == in_run
+    assert {f.name for f in fields(RunConfig)} - {
+        "algorithm",
+        "x0",
+        "stages",
+        "model",
+        "is_auto",
+    } == in_run
     in_neighbour = set(inspect.signature(agentfile.neighbour).parameters)
     assert {f.name for f in fields(Neighbour)} == in_neighbour
 
@@ -321,3 +327,44 @@ def test_paths_start_at_the_files_directory():
     config = parse_config(tables, directory="/srv/agent")
     assert config.key == Path("/etc/keys/n.key")
     assert config.certificate == Path("/srv/agent/keys/n.crt")
+
+
+# ---- proxies and the largest number
+
+
+def test_a_proxy_is_for_every_neighbour_that_is_dialled_unless_it_has_its_own():
+    tables = changed("agent", proxy="http://proxy.example.org:3128")
+    tables["neighbour"][0]["address"] = "south.example.org:7440"
+    tables["neighbour"][1]["address"] = "west.example.org:7440"
+    proxies = lambda: [n.proxy for n in parse_config(tables).neighbours]  # noqa: E731
+    assert proxies() == [("proxy.example.org", 3128)] * 2
+    tables["neighbour"][1]["proxy"] = "http://[2001:db8::1]:8080/"
+    assert proxies() == [("proxy.example.org", 3128), ("2001:db8::1", 8080)]
+    tables["neighbour"][1]["proxy"] = "none"
+    assert proxies() == [("proxy.example.org", 3128), None]
+    del tables["neighbour"][1]["address"], tables["neighbour"][1]["proxy"]
+    assert proxies() == [("proxy.example.org", 3128), None]  # it is not dialled
+
+
+@pytest.mark.parametrize(
+    "proxy", ["https://proxy:3128", "proxy:3128", "http://proxy", "http://me:secret@proxy:1", ""]
+)
+def test_a_proxy_that_is_none_is_named(proxy):
+    text = said(changed("agent", proxy=proxy))
+    assert "[agent]" in text or "proxy" in text
+    assert 'is not a proxy "http://host:port"' in text
+
+
+def test_a_proxy_without_an_address_and_a_largest_number_that_is_none_are_named():
+    tables = changed("run", largest=0.0)
+    tables["neighbour"][0].pop("address", None)
+    tables["neighbour"][0]["proxy"] = "http://proxy:3128"
+    text = said(tables)
+    assert "needs the key address: this agent dials through the proxy" in text
+    assert "largest" in text
+    assert parse_config(changed("run", largest=5)).run.bound == 5.0
+
+
+def test_agents_compare_the_largest_number():
+    one, other = (parse_config(changed("run", largest=n)).run for n in (5.0, 6.0))
+    assert differences(public_parts(one), public_parts(other)) == "largest: 5.0 here, 6.0 there"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
+from hushgrad.network.auto import has_auto
 from hushgrad.network.config.checks import check_links, check_partners, check_sense, within_run
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
 from hushgrad.network.config.tables import (
@@ -69,6 +70,7 @@ def _source(name: str, directory: str | Path | None, text: str = "") -> Source:
 
 
 def _checked(place: Source, tables: dict[str, Any]) -> AgentConfig:
+    is_auto = _take_auto(tables)
     findings = Mistakes(place)
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
@@ -80,11 +82,26 @@ def _checked(place: Source, tables: dict[str, Any]) -> AgentConfig:
     algorithm = within_run(findings, tables, _algorithm(place, tables["algorithm"]))
     check_links(findings, tables, algorithm)
     check_partners(findings, tables, algorithm)
+    if is_auto and not has_auto(algorithm):
+        findings.add(
+            ("algorithm", "stepsize"),
+            f'= "auto" is for PDGNDS (lazy) and EXTRA, but the algorithm is '
+            f"{type(algorithm).__name__}. Write a number: hushgrad tune finds one.",
+        )
     findings.throw()
-    common = run(**tables["run"])
+    common: dict[str, Any] = {**run(**tables["run"]), "is_auto": is_auto}
     objective = _objective(place, tables["objective"], common["n_agents"])
     stages = n_stages(algorithm, is_quadratic=objective.is_quadratic)
     return _build(place, tables, RunConfig(algorithm=algorithm, stages=stages, **common), objective)
+
+
+def _take_auto(tables: dict[str, Any]) -> bool:
+    """Whether the agents agree on the stepsize; takes the word out of the tables."""
+    algorithm = tables.get("algorithm")
+    if not isinstance(algorithm, dict) or algorithm.get("stepsize") != "auto":
+        return False
+    tables["algorithm"] = {key: algorithm[key] for key in algorithm if key != "stepsize"}
+    return True
 
 
 def write_config(path: str | Path, tables: Table) -> AgentConfig:
@@ -107,8 +124,16 @@ def _build(
     source: Source, tables: Table, common: RunConfig, objective: ObjectiveSpec | FitSpec
 ) -> AgentConfig:
     own = agent(**tables["agent"])
+    if own["policy"] is not None:
+        own["policy"] = source.directory / own["policy"]
     kept = {key: own.pop(key) for key in ("key", "certificate", "state", "result")}
     paths = {key: source.directory / path for key, path in kept.items()}
+
+    proxy = tables["agent"].get("proxy")
+    dialled = [
+        t if "proxy" in t or proxy is None or "address" not in t else {**t, "proxy": proxy}
+        for t in tables["neighbour"]
+    ]
 
     def known(table: Table, builder: Builder) -> dict[str, Any]:
         fields = builder(**table)
@@ -116,7 +141,7 @@ def _build(
 
     return AgentConfig(
         run=replace(common, x0=own.pop("x0")),
-        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in tables["neighbour"]),
+        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in dialled),
         partners=tuple(Partner(**known(t, partner)) for t in tables.get("partner", [])),
         objective=objective,
         **own,

@@ -12,6 +12,7 @@ from hushgrad.fitting.averages import (
     most_averages,
     rounds_of_average,
 )
+from hushgrad.fitting.model import Model
 from hushgrad.fitting.model_file import load_model
 from hushgrad.fitting.plan import Declared
 from hushgrad.fitting.sums import SIZE
@@ -32,7 +33,7 @@ def run_of_fit(model: Declared, *, id: str, n_agents: int, eta: float, **more: A
     """The run of a model on a network of this η; 0: all agents are linked."""
     method = averaging(eta)
     each = rounds_of_average(method, n_agents, eta)
-    most = most_averages(model) + 1  # one confirms the sums
+    most = most_averages(model)
     return RunConfig(
         id=id,
         algorithm=method,
@@ -58,6 +59,10 @@ def check_fit(findings: Mistakes, tables: Table) -> None:
     delimiter = tables["fit"].get("delimiter")
     if delimiter is not None and len(delimiter) != 1:
         findings.add(("fit", "delimiter"), f"= {shown(delimiter)} is not one character.")
+    if ("file" in tables["fit"]) == ("draw_rows" in tables["fit"]):
+        findings.add(("fit",), "needs the key file, this site's rows (or draw_rows, to rehearse).")
+    elif tables["fit"].get("draw_rows", 1) < 1:
+        findings.add(("fit", "draw_rows"), "is a number of rows, at least 1.")
     common = tables["run"]
     eta, n_agents = common.get("eta", 0), common.get("n_agents", 0)
     linked = len(tables.get("neighbour", []))
@@ -94,6 +99,11 @@ def fit_of(findings: Mistakes, source: Source, tables: Table) -> tuple[RunConfig
             f"has a contract of {size} bytes, and agents compare up to {MOST_HELLO - _ROOM}. Use "
             "shorter names, units and levels.",
         )
+    if own["file"] is None and not isinstance(model, Model):
+        findings.add(
+            ("fit", "model"), "is a plan, and rows are drawn for a single fit only. Give file."
+        )
     findings.throw()
-    file = source.directory / own.pop("file")
-    return run, FitSpec(model=model, file=file, site=tables["agent"]["name"], **own)
+    own["file"] = None if own["file"] is None else source.directory / own["file"]
+    site, number = tables["agent"]["name"], tables["agent"]["number"]
+    return run, FitSpec(model=model, site=site, number=number, **own)

@@ -28,6 +28,7 @@ from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.keys.secret import WORDS, derive, keystream
 from hushgrad.network.protocol.announcements import Announcements
+from hushgrad.network.protocol.confirmations import Confirmations, Way
 from hushgrad.network.protocol.mask_tokens import OWN, TOKEN, MaskTokens, Pair
 from hushgrad.problems.rows import Grids
 
@@ -59,6 +60,32 @@ class ShareSecrets:
             )
             for j, secret in self.secrets.items()
         }
+
+
+def confirmation_tokens(
+    config: AgentConfig, shares: ShareSecrets | None, seen: str
+) -> tuple[dict[Way, bytes], dict[Way, bytes]]:
+    """The tokens that this agent sends to its partners, and those that it must get from them.
+
+    seen    a digest of everything on which two partners must agree
+
+    A token depends on its direction: a relay that sends an agent its own token back proves nothing.
+    The tokens of a run with a seed are as little secret as its masks.
+    """
+    me, run = config.number, config.run
+    if shares is None:
+        masks = _masks(run)
+        numbers = () if masks is None else masks[0].partners(me, run.n_agents)
+        secrets = {j: f"hushgrad seed {run.seed}".encode() for j in numbers}
+    else:
+        secrets = shares.secrets
+
+    def token(j: int, way: Way) -> bytes:
+        purpose = f"confirmation from {way[0]} to {way[1]} of {seen}"
+        return derive(secrets[j], purpose=purpose, run=run.id, length=TOKEN)
+
+    own = {(me, j): token(j, (me, j)) for j in secrets}
+    return own, {(j, me): token(j, (j, me)) for j in secrets}
 
 
 def pairing_of(config: AgentConfig) -> Pairing | None:
@@ -154,11 +181,20 @@ def mask_tokens_of(config: AgentConfig) -> MaskTokens:
     return MaskTokens(run.n_agents, lambda number: masks[0].partners(number, run.n_agents))
 
 
+def confirmations_of(config: AgentConfig) -> Confirmations:
+    """The confirmations that this agent may hear of; none unless the run is a fit."""
+    run, masks = config.run, _masks(config.run)
+    if masks is None or run.model is None:
+        return Confirmations(run.n_agents, lambda _: ())
+    return Confirmations(run.n_agents, lambda number: masks[0].partners(number, run.n_agents))
+
+
 def announcements_of(config: AgentConfig) -> Announcements:
     """The announcements that this agent may hear of; none if the agents need not agree."""
     run = config.run
     is_secret = _masks(run) is not None and run.seed is None
-    return Announcements(run.n_agents if is_secret or needs_scale(run) else 0)
+    is_told = is_secret or needs_scale(run) or run.is_auto
+    return Announcements(run.n_agents if is_told else 0)
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:

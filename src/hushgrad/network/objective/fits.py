@@ -7,25 +7,41 @@ from pathlib import Path
 
 import numpy as np
 
+from hushgrad.fitting.drawn_rows import draw_columns
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.plan import Data, Declared, columns_of, data_of, parts_of
 from hushgrad.fitting.pooled_sums import TableRows
 from hushgrad.fitting.rows import Rows
-from hushgrad.fitting.tables import read_table
+from hushgrad.fitting.tables import read_table, table_of
 from hushgrad.fitting.told import told_by
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpec:
-    """The model of a fit and the file of this site's rows; a spec holds no data."""
+    """The model of a fit and the file of this site's rows; a spec holds no data.
+
+    A rehearsal has no file: its rows are drawn from the model, by the number of the agent.
+    """
 
     model: Declared
-    file: Path
     site: str  # the name of the agent, for messages
+    file: Path | None = None
+    draw_rows: int | None = None
+    number: int = 0
     delimiter: str | None = None  # None: comma, semicolon or tab, as the header tells
     decimal: str = "."
 
     kind = "fit"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the rows are nobody's."""
+        return self.file is None
+
+    @property
+    def place(self) -> str:
+        """Where the rows come from, in words."""
+        return "drawn rows" if self.file is None else self.file.name
 
     @property
     def is_quadratic(self) -> bool:
@@ -47,6 +63,10 @@ class FitSpec:
     def read(self) -> Data:
         """The rows of the file, by the rules of the model."""
         names = columns_of(self.model)
+        if self.file is None:
+            assert isinstance(self.model, Model)  # the rehearsal of a plan is refused
+            drawn = draw_columns(self.model, self.draw_rows or 1, self.number)
+            return data_of(self.model, table_of(drawn, names, site=self.site))
         table = read_table(
             self.file, names, site=self.site, delimiter=self.delimiter, decimal=self.decimal
         )

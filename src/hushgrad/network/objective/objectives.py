@@ -87,6 +87,7 @@ class ObjectiveSpec:
     curvature: str | None = None  # or better, for stages: θ, θ one stage before, data → (d, d)
     majorised: str | None = None  # the same, of a bound of all Hessians
     rows: str | None = None  # a function of the form of hushgrad.problems.rows
+    smoothness: float | None = None  # of the function: a bound of its Hessians at every θ
     source: Source = field(
         default=Source("agent", Path(), what="agent's file", raises=ConfigError), repr=False
     )  # the agent's file, for relative paths and messages
@@ -112,6 +113,8 @@ class Objective:
     effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
+    n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
+    smoothness: float | None = None  # L_i, if the user declared it
     fit_rows: Data | None = None  # of a fit, which asks for no gradient
     small_cell: str | None = None  # of a pooled table: too few rows of this agent
 
@@ -136,19 +139,24 @@ class Objective:
 
 
 def load_objective(
-    spec: ObjectiveSpec | FitSpec | Gradient, dim: int, *, hessian: Gradient | None = None
+    spec: ObjectiveSpec | FitSpec | Gradient,
+    dim: int,
+    *,
+    hessian: Gradient | None = None,
+    quadratic: bool = False,
 ) -> Objective:
     """Read the data of a spec and make its objective; a callable is a gradient already.
 
-    `hessian` belongs to a callable: θ (d,) → ∇²f (d, d).
+    `hessian` and `quadratic` belong to a callable: θ (d,) → ∇²f (d, d).
     """
     if not callable(spec):
         if not isinstance(spec, ObjectiveSpec):
             return _of_fit(spec, dim)
-        return replace(_of_spec(spec, dim), is_quadratic=spec.is_quadratic)
+        own = _of_spec(spec, dim)
+        return replace(own, is_quadratic=spec.is_quadratic, smoothness=spec.smoothness)
     name = getattr(spec, "__name__", type(spec).__name__)
     newton = None if hessian is None else safeguarded(lambda theta, _: hessian(theta))
-    return _checked(dim, spec, name, newton)
+    return replace(_checked(dim, spec, name, newton), is_quadratic=quadratic)
 
 
 def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
@@ -171,7 +179,7 @@ def _of_fit(spec: FitSpec, dim: int) -> Objective:
     return Objective(
         dim,
         _no_gradient,
-        f"{spec.describe} on {spec.file.name}: {n} rows{dropped}, {spec.size}",
+        f"{spec.describe} on {spec.place}: {n} rows{dropped}, {spec.size}",
         n_rows=n,
         effective_lengths=effective_rows(rows),
         is_quadratic=spec.is_quadratic,
@@ -213,8 +221,10 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
     largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
+    n_events = int(min((signs > 0).sum(), (signs < 0).sum())) if loss is losses.LOGISTIC else None
     # the data of `objective` may have R in place of the rows
-    return replace(_with_rows(objective, loss.rows, held), n_rows=len(y), largest_row=largest)
+    objective = replace(objective, n_rows=len(y), n_events=n_events, largest_row=largest)
+    return _with_rows(objective, loss.rows, held)
 
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hushgrad.errors import HushgradError
+from hushgrad.fitting.averages import most_averages
 from hushgrad.network.config.model import AgentConfig
-from hushgrad.network.keys.used_ids import mus
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.promise import missing, promise
+from hushgrad.network.state.ledger import mus
 from hushgrad.theory.ledger import Ledger
 
 DELTA = 1e-6
@@ -37,7 +38,7 @@ def guarantees(config: AgentConfig, objective: Objective | None) -> Iterator[Tol
     elif (outside := _outside(config, objective)) is not None:
         yield Told("guarantee", False, outside)
     else:
-        yield from _promised(config)
+        yield from _promised(config, objective)
     yield from _ledger(config)
 
 
@@ -58,9 +59,17 @@ def _outside(config: AgentConfig, objective: Objective | None) -> str | None:
     return None
 
 
-def _promised(config: AgentConfig) -> Iterator[Told]:
+def _promised(config: AgentConfig, objective: Objective | None) -> Iterator[Told]:
+    rows, about = None, ""
+    if config.run.model is not None:
+        rows = None if objective is None else objective.fit_rows
+        if rows is None:
+            yield Told("guarantee", None, "not judged: the rows of this agent cannot be read")
+            return
+        most = most_averages(config.run.model)
+        about = f" (about, in at most {most} averages; the table tells what was spent)"
     try:
-        found = promise(config, delta=DELTA)
+        found = promise(config, rows, delta=DELTA)
     except HushgradError as error:
         yield Told("guarantee", None, f"none: {error}")
         return
@@ -79,7 +88,7 @@ def _promised(config: AgentConfig) -> Iterator[Told]:
         yield Told(
             "guarantee",
             True if math.isfinite(exposure.mu) else None,
-            f"against {who}: {numbers}; {hidden}",
+            f"against {who}: {numbers}; {hidden}{about}",
             {
                 "coalition": list(exposure.coalition),
                 "mu": _finite(exposure.mu),

@@ -8,7 +8,8 @@ its partners are here (agreement.py).
 
 In a run in stages an announcement also holds an exponent e: the numbers of the agent's objective at
 the start are at most 2^e. The largest exponent of all agents is the unit of their masks, so an
-agent then waits for all announcements. In a run with a seed they hold exponents only.
+agent then waits for all announcements. In a run with a seed they hold exponents only. If agents
+agree on a stepsize, an announcement also holds what the agent needs (auto.py).
 
 Only an agent that holds the certificate can judge a signature. The others see two different
 announcements of one agent. Either ends the run: an agent remembers which neighbour told it each
@@ -28,7 +29,7 @@ from hushgrad.errors import MaskError, WireError
 
 NONCE = KEY = 32  # bytes
 SIGNATURE = 64  # bytes: r and s of ECDSA on P-256
-_ENTRY = struct.Struct(f"<Qq{NONCE}s{KEY}s{SIGNATURE}s")
+_ENTRY = struct.Struct(f"<Qq{NONCE}s{KEY}s{SIGNATURE}sq")
 LEAST, MOST = -900, 1023  # of an exponent: 2^e is a number
 ENTRY = _ENTRY.size
 OWN = "this agent itself"
@@ -43,6 +44,7 @@ class Announcement(NamedTuple):
     nonce: bytes
     key: bytes  # X25519, public
     signature: bytes
+    stepsize: int = 0  # e of the stepsize 2^−e that this agent needs, if agents agree on one
 
 
 def encode_announcements(announcements: Iterable[Announcement]) -> bytes:
@@ -81,6 +83,8 @@ class Announcements:
                 raise WireError(f"no agent {announcement.number} announces itself in this run")
             if not LEAST <= announcement.exponent <= MOST:
                 raise WireError(f"2^{announcement.exponent} is no unit of masks")
+            if not LEAST <= announcement.stepsize <= MOST:
+                raise WireError(f"2^−{announcement.stepsize} is no stepsize")
             held = self.known.setdefault(announcement.number, {})
             if announcement not in held and len(held) < _MOST:
                 held[announcement] = source

@@ -36,7 +36,7 @@ from hushgrad.files.strict_json import parse_json
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
-FORMAT = 11
+FORMAT = 12
 LABEL = "run.json"
 BEGUN = "begun"
 PART = "part"  # the stage of a plan, in words

@@ -45,6 +45,7 @@ class StackedAgents(AgentView):
     # ---- for the view
 
     def gradient(self, x: Array) -> Array:
+        self.traffic.gradients += 1
         own = self._own_gradient(x)
         if "mask" not in self.constants.args:
             return own
@@ -61,6 +62,10 @@ class StackedAgents(AgentView):
             for where, group in zip(self.constants.args["group_index"], data, strict=True)
         ]
         return take(jnp.concatenate(parts), self.constants.args["ungroup"])
+
+    def each(self, values: Any) -> Any:
+        own = take(jnp.asarray(values), self.constants.args["agents"])  # (agents,) or with trials
+        return own[:, None, None] if own.ndim == 1 else own[:, None, :]
 
     def _draw(
         self, stream: Stream, slots: Any, links: Links | None = None, *, once: bool = False

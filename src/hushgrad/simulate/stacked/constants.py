@@ -43,6 +43,7 @@ class Plan:
     gradient: Any  # callable (theta (d,), data_i) → (d,)
     groups: int
     per_trial: bool
+    varied: tuple[int, ...] = ()  # the numbers of the algorithm that differ from trial to trial
 
     @property
     def is_small(self) -> bool:
@@ -75,6 +76,7 @@ class SeenTraffic:
     """The messages of one iteration, noted while its step is traced."""
 
     rounds: int = 0
+    gradients: int = 0  # of each agent
     uses: list[Use] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)  # noted by a recorder
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from hushgrad.simulate.checkpoint import Clock, Stopped
 from hushgrad.simulate.recording import AWAKE, TRACE, Recording
 from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost, measure
 from hushgrad.simulate.result import Traffic
+from hushgrad.simulate.stacked.numbers import Numbers, stacked_numbers
 from hushgrad.simulate.stacked.program import CHUNK, SAMPLES, Simulation
 from hushgrad.simulate.transcript import Channel, recorded_channel
 
@@ -43,8 +45,11 @@ def simulate(request: RunRequest) -> Outcome:
     parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
     # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
     pool = ThreadPoolExecutor(min(len(parts), _cores()))
+    numbers = stacked_numbers(request.variants or [request.algorithm])
     try:
-        futures = [pool.submit(_run_block, request, b, part) for b, part in enumerate(parts)]
+        futures = [
+            pool.submit(_run_block, request, numbers, b, part) for b, part in enumerate(parts)
+        ]
         outcomes = [future.result() for future in futures]
     except BaseException:
         request.checkpoint.stop.set()
@@ -90,7 +95,8 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
     )
 
 
-def _run_block(request: RunRequest, number: int, part: Ints) -> Outcome:
+def _run_block(request: RunRequest, numbers: Sequence[Numbers], number: int, part: Ints) -> Outcome:
+    variants = request.variants
     with jax.enable_x64(True):
         simulation = Simulation(
             request.algorithm,
@@ -99,6 +105,8 @@ def _run_block(request: RunRequest, number: int, part: Ints) -> Outcome:
             seed=request.seed,
             trials=request.trials[part],
             stage=request.stage,
+            variants=None if variants is None else [variants[t] for t in part.tolist()],
+            numbers=[each.of(part) for each in numbers],
         )
         if request.recording is None:
             return _SampledBlock(request, simulation, request.x0[part], number).run()
@@ -189,22 +197,23 @@ class _SampledBlock:
         self.state, awake, block = self.simulation.advance(before, k, stride, n)
         self.awake += awake
         self.k += stride * n
+        at = 0  # the sample from which `before` goes on
         for s in range(n):
             lost = is_lost(block.error[s]) & (self.diverged < 0)
             if lost.any():
-                self._locate(before, k, stride, s, lost)
+                if s > at:
+                    before, _, _ = self.simulation.advance(before, k, stride, s - at)
+                    k, at = k + stride * (s - at), s
+                self._locate(before, k, stride, lost)
             self._note(block.error[s], block.consensus[s])
         if self.request.metrics:
             self._measure_users(self.simulation.estimates(self.state))
         self.request.tick(stride * n * len(self.diverged))
 
-    def _locate(self, state: Any, k: int, stride: int, s: int, lost: NDArray[np.bool_]) -> None:
-        """Run the stretch before sample s again, iteration by iteration, to name the first bad
+    def _locate(self, state: Any, k: int, stride: int, lost: NDArray[np.bool_]) -> None:
+        """Run the stretch before a sample again, iteration by iteration, to name the first bad
         one.
         """
-        if s:
-            state, _, _ = self.simulation.advance(state, k, stride, s)
-            k += stride * s
         end = k + stride
         while k < end and (self.diverged[lost] < 0).any():
             n = min(SAMPLES, end - k)
@@ -356,4 +365,5 @@ def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
         messages_per_link=vectors / used if used else 0.0,
         numbers_per_link=numbers / used if used else 0.0,
         bytes_per_iteration=8.0 * numbers,
+        gradients_per_iteration=float(seen.gradients),
     )

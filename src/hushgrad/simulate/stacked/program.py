@@ -5,7 +5,9 @@ block of samples (each a dynamic number of iterations, then the metrics), and, f
 chunk that keeps every message. Trip counts are arguments, so chunk lengths change neither the
 program nor a bit of the result.
 
-The numbers of stepsizes are arguments, too: another stepsize needs no other program.
+The numbers of algorithms, their stepsizes, splits and masks are arguments, too (numbers.py):
+another number needs no other program, and every trial may have its own. A step that looks at a
+number has a program for each of them.
 
 Everything is float64 within `jax.enable_x64`, in the calling thread only; no global flag is
 flipped.
@@ -14,9 +16,10 @@ flipped.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 
 from hushgrad.agent.links import link_numbers, two_hop_weights
 from hushgrad.agent.masking import seeded_masks
-from hushgrad.algorithms.base import Algorithm, Stepping
+from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import trial_keys
 from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
@@ -41,6 +44,12 @@ from hushgrad.simulate.stacked.constants import (
     StepNeeds,
 )
 from hushgrad.simulate.stacked.layout import Layout
+from hushgrad.simulate.stacked.numbers import (
+    NumbersSeenError,
+    pattern_of,
+    stacked_numbers,
+    with_numbers,
+)
 from hushgrad.simulate.stacked.recorder import Recorder
 
 SAMPLES = 128  # metrics kept per call of the compiled block
@@ -80,11 +89,12 @@ class _Compiled:
 class Program:
     """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them.
 
-    The numbers of the algorithm's stepsize are among the arguments, unless `is_fixed`.
+    The algorithm's numbers are among the arguments, unless `is_fixed`.
     """
 
     def __init__(self, algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False):
-        self._pattern, self.plan, self._is_fixed = algorithm, plan, is_fixed
+        self._pattern, self.plan, self.is_fixed = algorithm, plan, is_fixed
+        self.is_refused = False  # by a step that looks at its numbers
         # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
         self._needs: dict[str, StepNeeds] = {}  # of a step, and of a first one
@@ -99,10 +109,12 @@ class Program:
         agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
         algorithm = self._algorithm(args)
         state = algorithm.init(agent, x0)
+        if algorithm.first_differs:  # it may look at a number, too, and shows it before it runs
+            self._note_needs(args, state, algorithm.first)
         return state, self._constants(args, state, algorithm.step).prepared
 
     def _algorithm(self, args: Any) -> Algorithm:
-        return self._pattern if self._is_fixed else _with_numbers(self._pattern, args["numbers"])
+        return self._pattern if self.is_fixed else with_numbers(self._pattern, args["numbers"])
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
         first = self._algorithm(args).first
@@ -115,6 +127,9 @@ class Program:
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
     ) -> LoopConstants:
         """The arrays that the step will ask for, noted in a dry run and made before the loop."""
+        return LoopConstants(self.plan, args, self._note_needs(args, state, step), prepared)
+
+    def _note_needs(self, args: Any, state: Any, step: Any) -> StepNeeds:
         kind = step.__name__
 
         def dry(state: Any) -> Any:
@@ -125,7 +140,7 @@ class Program:
 
         if kind not in self._needs:
             jax.eval_shape(dry, state)
-        return LoopConstants(self.plan, args, self._needs[kind], prepared)
+        return self._needs[kind]
 
     def _step(self, step: Any, agent: StackedAgents, state: Any) -> Any:
         state = drive(step(agent, state), agent.answer)
@@ -133,7 +148,7 @@ class Program:
         return state
 
     def _metrics(self, args: Any, state: Any) -> tuple[Array, Array]:
-        x = self._pattern.estimate(state)
+        x = self._algorithm(args).estimate(state)
         off = jnp.sqrt(((x - args["solution"]) ** 2).sum(1)).max(0)
         apart = jnp.sqrt(((x - x.mean(0, keepdims=True)) ** 2).sum(1)).max(0)
         return off, apart
@@ -165,7 +180,7 @@ class Program:
             agent.wire,
             agent.masks,
             *self._metrics(args, state),
-            self._pattern.estimate(state),
+            self._algorithm(args).estimate(state),
         )
 
     def _record_first(self, args: Any, state: Any) -> Any:
@@ -187,33 +202,26 @@ class Program:
         return lax.scan(iterate, state, k + jnp.arange(n))
 
 
-def _numbers(algorithm: Algorithm) -> tuple[float, ...]:
-    """The numbers that a program of the algorithm takes as arguments."""
-    return algorithm.stepsize.arguments if isinstance(algorithm, Stepping) else ()
-
-
-def _with_numbers(algorithm: Algorithm, numbers: Sequence[Any]) -> Algorithm:
-    if not isinstance(algorithm, Stepping):
-        return algorithm
-    return replace(algorithm, stepsize=algorithm.stepsize.with_arguments(numbers))
-
-
 _cached_program = functools.lru_cache(maxsize=64)(Program)
 _lock = threading.Lock()
 
 
-def _program(algorithm: Algorithm, plan: Plan) -> Program:
-    """Runs that differ only in numbers share their compiled code."""
-    pattern = _with_numbers(algorithm, (1.0,) * len(_numbers(algorithm)))
+def _program(algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False) -> Program:
+    """Runs that differ only in numbers share their compiled code, unless `is_fixed`."""
+    pattern = algorithm if is_fixed else pattern_of(algorithm)
     try:
         with _lock:
-            return _cached_program(pattern, plan)
+            return _cached_program(pattern, plan, is_fixed=is_fixed)
     except TypeError:  # parameters that cannot be hashed
-        return Program(pattern, plan)
+        return Program(pattern, plan, is_fixed=is_fixed)
 
 
 class Simulation:
-    """An algorithm on a problem and a network, for some trials of a study."""
+    """An algorithm on a problem and a network, for some trials of a study.
+
+    variants    the algorithm of every trial, which differ in numbers alone; None: one for all
+    numbers     theirs, in these trials
+    """
 
     def __init__(
         self,
@@ -224,8 +232,13 @@ class Simulation:
         seed: int,
         trials: NDArray[np.int64],
         stage: int = 0,
+        variants: Sequence[Algorithm] | None = None,
+        numbers: Sequence[NDArray[np.float64]] | None = None,
     ):
         self.algorithm, self.network, self.trials = algorithm, network, trials
+        self._variants = variants
+        if numbers is None:
+            numbers = [n.values for n in stacked_numbers([algorithm])]
         graph = network.graph
         one_hop = Layout.of(graph.senders, graph.receivers, graph.n_agents)
         self.order, self.position = one_hop.into.order, one_hop.position
@@ -247,11 +260,13 @@ class Simulation:
             gradient=problem.gradient_function,
             groups=len(problem.groups),
             per_trial=problem.n_trials is not None,
+            varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
         )
         self.program = _program(algorithm, self.plan)
         self.prepared: Prepared  # from `start` on
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, stage, two_hop)
+            self.args["numbers"] = jax.device_put(list(numbers))
 
     def _arrays(self, problem: Problem, seed: int, stage: int, two_hop: Any) -> dict[str, Any]:
         network, graph = self.network, self.network.graph
@@ -281,7 +296,6 @@ class Simulation:
         ungroup = np.empty(graph.n_agents, np.int32)
         ungroup[np.concatenate(where)] = np.arange(graph.n_agents)
         arrays = {
-            "numbers": np.array(_numbers(self.algorithm)),
             "agents": self.order.astype(np.uint32),
             "trial_key": trial_keys(seed, self.trials, stage),
             "tables": {links: layout.tables for links, layout in self.layouts.items()},
@@ -295,10 +309,27 @@ class Simulation:
         }
         if self.algorithm.undirected:
             arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
-        masks = seeded_masks(self.algorithm, network, problem.dim, seed=seed, trials=self.trials)
+        masks = self._masks(problem.dim, seed)
         if masks is not None:
             arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
         return jax.device_put(arrays)
+
+    def _masks(self, dim: int, seed: int) -> Any:
+        """The masks of these trials; their sizes may hang on numbers that differ."""
+        if self._variants is None:
+            return seeded_masks(self.algorithm, self.network, dim, seed=seed, trials=self.trials)
+        own = [list(group) for _, group in itertools.groupby(range(len(self.trials)), self._which)]
+        parts = [
+            seeded_masks(
+                self._variants[places[0]], self.network, dim, seed=seed, trials=self.trials[places]
+            )
+            for places in own
+        ]
+        return jax.tree.map(lambda *each: np.concatenate(each, axis=-1), *parts)
+
+    def _which(self, place: int) -> int:
+        assert self._variants is not None
+        return id(self._variants[place])
 
     def _group(self, problem: Problem, group: Any) -> Any:
         order = self.order if len(problem.groups) == 1 else np.arange(len(group.agents))
@@ -316,16 +347,24 @@ class Simulation:
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
         stacked = jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
-        try:
-            state, self.prepared = self.program.start(self.args, stacked)
-        except jax.errors.JAXTypeError:  # a user's step may look at its stepsize
-            self.program = Program(self.algorithm, self.plan, is_fixed=True)
-            state, self.prepared = self.program.start(self.args, stacked)
+        if not self.program.is_refused:
+            try:
+                state, self.prepared = self.program.start(self.args, stacked)
+                return state
+            except Exception:  # a step may look at a number; a mistake of its own comes again
+                self.program.is_refused = True
+        if self.plan.varied:
+            raise NumbersSeenError
+        self.program = _program(self.algorithm, self.plan, is_fixed=True)
+        state, self.prepared = self.program.start(self.args, stacked)
         return state
 
     def estimates(self, state: Any) -> NDArray[np.float64]:
         """θ̂ (trials, agents, d) in the agents' own order."""
-        x = np.asarray(self.algorithm.estimate(state))
+        algorithm = self.algorithm
+        if self._variants is not None:
+            algorithm = with_numbers(pattern_of(algorithm), self.args["numbers"])
+        x = np.asarray(algorithm.estimate(state))
         return np.ascontiguousarray(x[self.position].transpose(2, 0, 1))
 
     def first(self, state: Any) -> tuple[Any, NDArray[np.float64]]:

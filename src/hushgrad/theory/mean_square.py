@@ -1,0 +1,210 @@
+"""Random splits: mean-square stability, and rates of drawn splits and masks.
+
+A split B^k that is drawn afresh multiplies the errors by noise. The mean step may be stable and the
+run diverge all the same (a path of 8 agents at λL = 3). With Ā the mean step and P = E[s sᵀ],
+
+    P⁺ = Ā P Āᵀ + Σ_j Cov(b_j) ⊗ λ² H_j P^Δ_jj H_j,      P^Δ = E[(x − w)(x − w)ᵀ]
+
+The spectral radius of this map is below 1 if and only if E‖s‖² → 0; its root is the rate of the
+root mean square. The columns b_j of different agents are independent.
+
+A split that is drawn once, and masks that are drawn once, make a step of their own for every draw.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.algorithms.base import Private
+from hushgrad.algorithms.pdg_nds import PDGNDS
+from hushgrad.errors import optional
+from hushgrad.exchange import Links
+from hushgrad.masks import MOST_QUADRATIC
+from hushgrad.mixing import Network
+from hushgrad.splits import FreshSplit, IsotropicSplit, PrivateConstantSplit, Split
+from hushgrad.theory.linear import Floats, TwoStep, split_links, split_matrix, times
+from hushgrad.theory.rates import LARGE
+
+MOST_EXACT = 240  # numbers in a state up to which the moments are followed: P has their square
+NUMBERS = 1_000_000  # of Cov(b_j) for all j, m³
+ARNOLDI = 24
+TOLERANCE = 1e-5
+STEPS = 500  # of a sampled run, whose second half counts
+LARGE_STEPS = 60  # for more than LARGE numbers in a state
+
+
+def fluctuates(algorithm: object) -> bool:
+    """Whether splits are drawn in every iteration."""
+    return isinstance(algorithm, PDGNDS) and isinstance(
+        algorithm.splitting, FreshSplit | IsotropicSplit
+    )
+
+
+@functools.cache
+def share_variance(n: int) -> float:
+    """The variance of b_1 = u_1 / (u_1 + … + u_n) with independent uniforms u.
+
+    E[u_1² / S²] = ∫ t E[u² e^{−tu}] E[e^{−tu}]^{n−1} dt.
+
+    >>> round(share_variance(2), 6)  # b = u/(u + v): E[b²] = 1 − ln 2
+    0.056853
+    """
+    if n == 1:
+        return 0.0
+    y = np.linspace(-14.0, 40.0, 20_001)
+    t = np.exp(y)
+    one = -np.expm1(-t) / t
+    e = np.exp(-t)
+    two = np.where(t < 1e-2, 1 / 3 - t / 4 + t * t / 10, (2 - e * (t * t + 2 * t + 2)) / t**3)
+    second = np.trapezoid(t * t * two * one ** (n - 1), y)
+    return float(second) - 1.0 / n**2
+
+
+def mean_square_radius(
+    algorithm: PDGNDS, step: TwoStep, network: Network, lam: float
+) -> float | None:
+    """The root of the spectral radius of P ↦ P⁺; None if the state is too large for it."""
+    m, d = step.shape
+    n, half = step.size, m * d
+    if n > MOST_EXACT or m**3 > NUMBERS:
+        return None
+    A = step.dense(lam)
+    covariance = _covariances(algorithm.splitting, network, algorithm.links).reshape(m, m * m)
+    root = lam * step.profile * step.hessians  # (m, d, d)
+    is_isotropic = isinstance(algorithm.splitting, IsotropicSplit)
+
+    def product(v: Floats) -> Floats:
+        P = v.reshape(n, n)
+        new = A @ P @ A.T
+        xx, xw, ww = P[:half, :half], P[:half, half:], P[half:, half:]
+        moved = (xx - xw - xw.T + ww).reshape(m, d, m, d)
+        each = root @ moved[np.arange(m), :, np.arange(m), :] @ root.swapaxes(1, 2)
+        if is_isotropic:  # shares in random directions: the same size, no direction
+            each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
+        noise = (covariance.T @ each.reshape(m, d * d)).reshape(m, m, d, d)
+        new[:half, :half] += noise.swapaxes(1, 2).reshape(half, half)
+        return new.ravel()
+
+    linalg = optional("scipy.sparse.linalg", "sim")
+    operator = linalg.LinearOperator((n * n, n * n), matvec=product, dtype=np.float64)
+    try:
+        values = linalg.eigs(
+            operator, k=1, which="LM", v0=np.eye(n).ravel(), ncv=min(ARNOLDI, n * n - 1),
+            maxiter=40, tol=TOLERANCE, return_eigenvectors=False,
+        )  # fmt: skip
+        top = float(np.abs(values).max())
+    except linalg.ArpackNoConvergence:
+        top = _trace_growth(product, n)
+    return float(np.sqrt(top))
+
+
+def _trace_growth(product: object, n: int, steps: int = 400) -> float:
+    v, rate = np.eye(n).ravel(), 0.0
+    for _ in range(steps):
+        v = product(v)  # type: ignore[operator]  # the product of mean_square_radius
+        rate = float(np.trace(v.reshape(n, n)))
+        v = v / rate
+    return rate
+
+
+def _covariances(split: Split, network: Network, links: Links) -> Floats:
+    """Cov(b_j) for every sender, (m, m, m); of an isotropic split with s_j = scale, its largest."""
+    m = network.n_agents
+    receivers, senders = split_links(network, links)
+    found = np.zeros((m, m, m))
+    for j in range(m):
+        others = receivers[senders == j]
+        if isinstance(split, IsotropicSplit):
+            apart = np.zeros((len(others), m))
+            apart[np.arange(len(others)), others] = 1.0
+            apart[:, j] = -1.0  # the own share gives what a link gets
+            found[j] = split.scale**2 * apart.T @ apart
+        elif len(others):
+            here = np.append(others, j)
+            count = len(here)
+            spread = np.eye(count) - 1.0 / count
+            found[j][np.ix_(here, here)] = share_variance(count) * count / (count - 1) * spread
+    return found
+
+
+# ---- draws
+
+
+def drawn_steps(
+    algorithm: PDGNDS, step: TwoStep, network: Network, lam: float, draws: int, seed: int = 0
+) -> Iterator[TwoStep]:
+    """The step with splits and quadratic masks that are drawn once, some times over."""
+    rng = np.random.default_rng(seed)
+    for _ in range(draws):
+        drawn = step
+        if isinstance(algorithm.splitting, PrivateConstantSplit):
+            drawn = replace(drawn, split=_drawn_split(algorithm, network, rng))
+        Q = drawn_masks(algorithm, network, step.shape[1], lam, rng)
+        yield drawn if Q is None else replace(drawn, hessians=drawn.hessians + Q)
+
+
+def _drawn_split(algorithm: PDGNDS, network: Network, rng: np.random.Generator) -> object:
+    receivers, senders = split_links(network, algorithm.links)
+    own, links = draw_shares(algorithm.splitting, senders, network.n_agents, rng)
+    return times(split_matrix(own, links, receivers, senders))
+
+
+def draw_shares(
+    split: Split, senders: NDArray[np.int64], m: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Own shares (m,) and shares of the links, drawn as `hushgrad.splits` says."""
+    own, links = rng.uniform(size=m), rng.uniform(size=len(senders))
+    given = np.bincount(senders, links, minlength=m)
+    if isinstance(split, PrivateConstantSplit) and split.own is not None:
+        kept = split.own * 0.5 * (1.0 + own)
+        own = np.where(given > 0, kept / (1.0 - kept) * given, 1.0)
+    total = own + given
+    return own / total, links / total[senders]
+
+
+def drawn_masks(
+    algorithm: Private, network: Network, dim: int, lam: float, rng: np.random.Generator
+) -> Floats | None:
+    """Quadratic masks Q (m, d, d) of a stepsize, Gaussian as `hushgrad.masks` says; or None."""
+    masks = algorithm.masking
+    if masks is None or dim > MOST_QUADRATIC:
+        return None
+    sizes = masks.sizes(dim, lam=lam, eta=network.eta if masks.quadratic is None else None)
+    if not sizes.quadratic:
+        return None
+    m = network.n_agents
+    Q = np.zeros((m, dim, dim))
+    me = np.arange(m)
+    for other in masks.partner_table(m):
+        low = me[me < other]
+        white = np.triu(rng.normal(size=(len(low), dim, dim)) * sizes.quadratic)
+        share = white + np.triu(white, 1).swapaxes(1, 2)
+        share += rng.normal(size=(len(low), 1, 1)) * sizes.identity * np.eye(dim)
+        np.add.at(Q, low, share)
+        np.subtract.at(Q, other[low], share)
+    return Q
+
+
+def sampled_rates(algorithm: PDGNDS, step: TwoStep, network: Network, lams: Floats) -> Floats:
+    """The growth per iteration of one run with fresh splits, for each stepsize (n,)."""
+    steps = STEPS if step.size <= LARGE else LARGE_STEPS
+    rng = np.random.default_rng(0)
+    (m, d), count = step.shape, len(lams)
+    receivers, senders = split_links(network, algorithm.links)
+    lam: object = np.asarray(lams)
+    s = np.repeat(rng.normal(size=(2, m, d, 1)), count, axis=3)
+    logs = np.zeros(count)
+    for k in range(steps):
+        own, links = draw_shares(algorithm.splitting, senders, m, rng)
+        drawn = replace(step, split=times(split_matrix(own, links, receivers, senders)))
+        # one λ for each column; what is conserved would grow from rounding, beside shrinking errors
+        s = drawn.step(step.project(s, lam), lam)  # type: ignore[arg-type]
+        size = np.sqrt((s * s).sum(axis=(0, 1, 2))) + 1e-300
+        logs += np.log(size) * (k >= steps // 2)
+        s = s / size
+    return np.exp(logs / (steps - steps // 2))
