@@ -45,8 +45,8 @@ def programme(
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
-    progress    is told, before a vector is yielded: the effective rows (hushgrad.problems.effective)
-                at every point of Newton's method, where Cox's are not known; the numbers of the
+    progress    is told, before a vector is yielded: the effective rows (problems/effective.py) at
+                every point of Newton's method, where Cox's are not known; the numbers of the
                 vector; the largest part of one row in it (bounds.py), None if there is no bound
     digest      of the contract, if the fit is a stage of a plan
     """
