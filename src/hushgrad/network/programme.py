@@ -153,7 +153,7 @@ class Programme(Stages):
 
     def _check(self, stage: int, start: Vector) -> None:
         assert self._own is not None
-        if self._outcome is not None:
+        if not stage or self._outcome is not None:
             return
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._effective, largest)

@@ -35,7 +35,7 @@ from hushgrad.files.atomic import replace_file, sync_directory
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
-FORMAT = 11
+FORMAT = 12
 LABEL = "run.json"
 BEGUN = "begun"
 STEPS = 8  # steps in a slot: the state, its largest part, is written only once for all
