@@ -18,7 +18,7 @@ PACKAGES = {
         "DIGing EXTRA Eavesdropper HushgradError Model Network PDGDS PDGNDS Problem PushPull Run "
         "algorithms audit audit_repeated compare draws errors fit fitting graphs guarantee "
         "load_run load_study masks network paper privacy problems run simulate splits stepsizes "
-        "studies theory witness",
+        "studies sweep theory witness",
     "hushgrad.algorithms":
         "AB ADDOPT ADDOPTState ALL Algorithm AsynDGM AugDGM Consensus ConsensusState DGD DGDState "
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
@@ -39,7 +39,7 @@ PACKAGES = {
         "rendezvous ridge",
     "hushgrad.simulate": "Channel Comparison Outcome Run RunRequest Traffic Transcript load_run",
     "hushgrad.studies":
-        "Built Study SweepRow Table Unfinished load_study parse_study record",
+        "Built Gathered Study SweepRow Table Unfinished gather load_study parse_study record",
     "hushgrad.theory":
         "Exposure Guarantee Held Ledger OwnNumbers Revealed RowBound Setting WEAKNESSES Weakness "
         "advantage check_revealed delta epsilon guarantee huber_row judge logistic_row mean_row "

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hushgrad.simulate.result import Comparison, Run, load_run
     from hushgrad.simulate.run import compare, run
     from hushgrad.studies import load_study
+    from hushgrad.studies.study import sweep
     from hushgrad.theory.promise import guarantee
 
 __version__ = "0.1.0"
@@ -103,6 +104,7 @@ __all__ = [
     "splits",
     "stepsizes",
     "studies",
+    "sweep",
     "theory",
     "witness",
 ]
@@ -128,6 +130,7 @@ __getattr__, __dir__ = lazy_exports(
         "simulate.result": "Comparison Run load_run",
         "simulate.run": "compare run",
         "studies": "load_study",
+        "studies.study": "sweep",
         "theory.promise": "guarantee",
     },
 )

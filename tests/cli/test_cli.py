@@ -1,5 +1,6 @@
 """The command in the hands of a user: results on stdout, messages on stderr, exit codes."""
 
+import csv
 import json
 import re
 
@@ -10,7 +11,8 @@ from typer.testing import CliRunner
 import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.cli.new import EXAMPLE
-from hushgrad.studies import load_study
+from hushgrad.files.locks import locked
+from hushgrad.studies import Unfinished, load_study
 from support.studies import study_text
 
 STUDY = study_text({"PDGNDS": 0.1, "EXTRA": 0.1}, iterations=8, trials=2, engine="agents")
@@ -224,3 +226,49 @@ def test_square_says_how_many_links_it_needs_besides_the_graph(study):
     study.write_text(STUDY.replace('name = "PDGNDS"', 'name = "PDGNDS"\nform = "square"', 1))
     said = call("run", study).stderr
     assert "PDG-NDS (square) also sends between agents two hops apart: 2 links" in said
+
+
+def _records(path):
+    with path.open() as file:
+        return [{k: v for k, v in r.items() if k != "seconds"} for r in csv.DictReader(file)]
+
+
+def test_rows_that_several_commands_ran_are_gathered_into_the_table_of_one_command(sweep, tmp_path):
+    call("run", sweep, "--out", tmp_path / "whole")
+    out = tmp_path / "parts"
+    call("run", sweep, "--rows", "0,2-3", "--out", out)
+    told = call("gather", sweep, out, code=1)
+    assert "no part has the rows 1." in told.stderr
+    call("run", sweep, "--row", "1", "--out", out)
+    document = strict(call("gather", sweep, out, "--format", "json").stdout)
+    assert (document["rows"], document["missing"]) == (4, [])
+    assert _records(out / "sweep.csv") == _records(tmp_path / "whole/sweep.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "sweep.toml", "--rows", "2-4"], "rows 0 to 3, but row = 4"),
+        (["run", "sweep.toml", "--rows", "two"], "'two' is neither"),
+        (["run", "sweep.toml", "--row", "1", "--jobs", "2"], "--jobs is for the rows of a sweep"),
+        (["run", "study.toml", "--rows", "0"], "but the study has no [sweep]"),
+        (["gather", "sweep.toml", "nothing"], "'nothing' has no parts of a sweep"),
+    ],
+)
+def test_rows_that_there_are_not_are_refused(study, sweep, arguments, said, monkeypatch):
+    monkeypatch.chdir(sweep.parent)
+    assert said in call(*arguments, code=2).stderr
+
+
+def test_a_study_that_runs_twice_at_once_keeps_two_parts(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    keep = Unfinished(load_study(study))
+    kept = keep.directory / "run-0.npz"  # of the other program
+    with locked(keep.lock_file()):
+        keep.done("run-0")
+        keep.directory.mkdir()
+        kept.write_bytes(b"half")
+        assert "another program runs this study too" in call("run", study).stderr
+        assert "which --resume would disturb" in call("run", study, "--resume", code=2).stderr
+        assert kept.read_bytes() == b"half"
+    assert [path.name for path in keep.directory.parent.iterdir()] == [keep.directory.name]

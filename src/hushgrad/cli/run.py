@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ import typer
 from hushgrad.cli.options import Resume, RunOptions, StudyFile
 from hushgrad.cli.terminal import collecting_risks
 from hushgrad.console import FAILED, note, say
-from hushgrad.errors import AgentError
+from hushgrad.errors import AgentError, InputError, StudyError
 
 if TYPE_CHECKING:
     from hushgrad.cli.report import Files
@@ -29,6 +29,10 @@ hushgrad run study.toml --out results --formats pdf,csv
 hushgrad run study.toml --trials 5 --iterations 100 --format json
 
 hushgrad run sweep.toml --row 7 --save runs
+
+hushgrad run sweep.toml --jobs 4
+
+hushgrad run sweep.toml --rows 10-19 --out results
 
 hushgrad run study.toml --trials 1 --engine processes
 
@@ -48,6 +52,22 @@ def run(
     study: StudyFile,
     options: RunOptions,
     resume: Resume = False,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Run these rows of the sweep, such as 0,3,10-19, and write them to a part of the "
+            "table: 'hushgrad gather' joins the parts.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Run this many rows of the sweep at the same time, each in a process of its own.",
+        ),
+    ] = 1,
     accept_exposure: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,7 +88,8 @@ def run(
 
     The whole file is checked before anything runs. A study with a sweep runs every combination
     of its values and writes the results to sweep.csv; --row runs one combination alone, with the
-    same numbers.
+    same numbers. --jobs runs several rows at the same time. On a cluster each task of an array runs
+    its --rows, and 'hushgrad gather' joins the tables.
 
     Ctrl-C keeps what is done; --resume continues it to the same result.
 
@@ -77,7 +98,8 @@ def run(
     """
     from hushgrad.cli import report
     from hushgrad.files.atomic import write_file
-    from hushgrad.studies import Unfinished
+    from hushgrad.studies import Table, Unfinished, load_study
+    from hushgrad.studies.sweep import row_of
 
     name = options.name(study)
     with collecting_risks(quiet=options.quiet) as risks:
@@ -94,14 +116,21 @@ def run(
                 files.directory = chosen.source.directory / f"{chosen.name}-results"
             if options.formats is None and "formats" not in chosen.tables.get("output", {}):
                 files.formats = ()  # a picture for every row is for those who ask
-        keep = Unfinished(chosen)
-        with _lock(keep, engine) as lock:
+        numbers = _rows(chosen, options, rows, jobs)
+        keep = Unfinished(chosen, numbers)
+        with _lock(keep, engine, resume=resume, quiet=options.quiet) as lock:
             if not resume:
                 keep.clear()
             elif keep.is_empty:
                 note("there is nothing to resume of this study: it starts from the beginning.")
             try:
-                records = _run(chosen, files, keep, lock, quiet=options.quiet)
+                if chosen.is_swept and lock is None:
+                    part = "" if rows is None else f"-{rows.replace(' ', '')}"
+                    records = _run_sweep(
+                        chosen, files, keep, numbers, f"sweep{part}.csv", jobs, quiet=options.quiet
+                    )
+                else:
+                    records = _run(chosen, files, keep, lock, quiet=options.quiet)
             except (KeyboardInterrupt, AgentError) as end:
                 if isinstance(end, AgentError):
                     say("error", str(end), "bold red")
@@ -116,6 +145,9 @@ def run(
     if options.row is not None and files.directory is not None:
         text = chosen.to_toml(files.directory)
         files.written.append(write_file(files.directory / f"{name}.toml", text))
+        settings = row_of(load_study(study).sweep(), options.row).settings
+        table = Table(tuple({"row": options.row, **settings, **r} for r in records))
+        files.written.append(table.write_csv(files.directory / f"sweep-{options.row}.csv"))
     report.present(
         records,
         options,
@@ -125,13 +157,44 @@ def run(
     )
 
 
-def _lock(keep: Unfinished, engine: Engine | None) -> AbstractContextManager[int | None]:
-    """The lock of a study's processes: one network of them at a time."""
-    if engine is not Engine.PROCESSES:
-        return nullcontext()
-    from hushgrad.network.local.processes import only_one
+def _rows(study: Study, options: RunOptions, rows: str | None, jobs: int) -> list[int] | None:
+    """The numbers of the rows to run, or None for all; InputError where there are none."""
+    from hushgrad.studies.sweep import numbers, row_of
 
-    return only_one(keep.lock_file())
+    if (rows is not None or jobs > 1) and not study.is_swept:
+        option = "--jobs" if rows is None else "--rows"
+        why = "--row picks one row" if options.row is not None else "the study has no [sweep]"
+        raise InputError(f"{option} is for the rows of a sweep, but {why}. Leave {option} out.")
+    chosen = None if rows is None else numbers(rows)
+    if chosen is not None:
+        row_of(study.sweep(), chosen[-1])
+    return chosen
+
+
+@contextmanager
+def _lock(
+    keep: Unfinished, engine: Engine | None, *, resume: bool, quiet: bool
+) -> Generator[int | None]:
+    """Hold the kept part of the study. The descriptor is for a network of processes alone."""
+    if engine is Engine.PROCESSES:
+        from hushgrad.network.local.processes import only_one
+
+        with only_one(keep.lock_file()) as lock:
+            yield lock
+        return
+    from hushgrad.files.locks import locked
+
+    with locked(keep.lock_file()) as lock:
+        if lock is None and resume:
+            raise StudyError(
+                "this study runs already, in another program, which --resume would disturb. Wait "
+                "for that program, or end it."
+            )
+        if lock is None:
+            keep.part()
+            if not quiet:
+                note("another program runs this study too: this one keeps nothing for --resume.")
+        yield None
 
 
 def _run(
@@ -146,8 +209,6 @@ def _run(
 
         with live_table(quiet=quiet) as watch:
             runs = run_processes(study, keep, lock=lock, watch=watch)
-    elif study.is_swept:
-        return _run_sweep(study, files, keep, quiet=quiet)
     else:
         runs = study.run(False if quiet else None, keep)
     files.write(runs.runs)
@@ -166,12 +227,20 @@ def _tell_revealed(runs: Sequence[Run], *, quiet: bool) -> None:
 
 
 def _run_sweep(
-    study: Study, files: Files, keep: Unfinished, *, quiet: bool
+    study: Study,
+    files: Files,
+    keep: Unfinished,
+    rows: Sequence[int] | None,
+    table: str,
+    jobs: int,
+    *,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
-    """Run all rows; sweep.csv has the finished ones, even if a later one fails or is stopped."""
+    """Run rows; the table has the finished ones, even if a later one fails or is stopped."""
     from hushgrad.cli.report import records_of
     from hushgrad.files.atomic import output_directory
     from hushgrad.studies import Table
+    from hushgrad.studies.parallel import worker_processes
 
     records: list[dict[str, Any]] = []
 
@@ -181,9 +250,11 @@ def _run_sweep(
         _tell_revealed(runs.runs, quiet=quiet)
 
     try:
-        study.run_sweep(progress=False if quiet else None, each=write, keep=keep)
+        with worker_processes(jobs) as executor:
+            watch = False if quiet else None
+            study.run_sweep(watch, write, keep, rows=rows, executor=executor)
     finally:
         if records and files.directory is not None:
-            path = output_directory(files.directory) / "sweep.csv"
+            path = output_directory(files.directory) / table
             files.written.append(Table(tuple(records)).write_csv(path))
     return records

@@ -6,6 +6,7 @@ import copy
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrad.algorithms.base import Algorithm
-from hushgrad.errors import StudyError
+from hushgrad.errors import InputError, StudyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.report.curves import summary
@@ -33,6 +34,7 @@ from hushgrad.studies.build import (
     build_problem,
 )
 from hushgrad.studies.check import check_tables
+from hushgrad.studies.parallel import finished_rows, worker_processes
 from hushgrad.studies.sweep import SweepRow, Table
 from hushgrad.studies.unfinished import Unfinished
 
@@ -142,14 +144,25 @@ class Study:
         progress: Watch = None,
         each: Callable[[SweepRow, Comparison], None] | None = None,
         keep: Unfinished | None = None,
+        *,
+        rows: Sequence[int] | None = None,
+        executor: Executor | None = None,
     ) -> Table:
-        """Run every row, after all were built once; `each` sees a row's runs when they are done."""
-        rows = self.sweep()
-        work = sum(_work(row.study.build()) for row in rows)
+        """Run every row, after all were built once; `each` sees a row's runs when they are done.
+
+        rows       the numbers of the rows to run; None: all
+        executor   runs rows side by side; `each` still sees them in their order
+        """
+        every = self.sweep()
+        chosen = every if rows is None else [sweeps.row_of(every, number) for number in rows]
+        work = [_work(row.study.build()) for row in chosen]
         records: list[dict[str, Any]] = []
-        with Progress(progress, self.name, work) as bar:
-            for row in rows:
-                runs = row.study.run(_adding(bar), keep, f"row{row.row}")
+        with Progress(progress, self.name, sum(work)) as bar:
+            if executor is None:
+                done = ((row, row.study.run(_adding(bar), keep, f"row{row.row}")) for row in chosen)
+            else:
+                done = finished_rows(chosen, work, executor, keep, bar)
+            for row, runs in done:
                 if each is not None:
                     each(row, runs)
                 records += [{"row": row.row, **row.settings, **record(run)} for run in runs]
@@ -247,6 +260,32 @@ def parse_study(
     parsed = Study(tables, Source(source, Path(directory or "."), text))
     parsed.check()
     return parsed
+
+
+def sweep(
+    study: Study | str | Path,
+    *,
+    rows: Sequence[int] | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    progress: Watch = None,
+) -> Table:
+    """Run the rows of a study's sweep and give their tidy table.
+
+    study      a study, or the path of its file
+    rows       their numbers; None: all
+    jobs       processes of this machine that run rows at the same time
+    executor   instead of them: any `concurrent.futures.Executor` whose workers can import hushgrad
+               (Dask's, mpi4py's); it stays open
+
+    Processes import the caller's program, so a script calls `hg.sweep(…, jobs=2)` below
+    `if __name__ == "__main__":`.
+    """
+    if executor is not None and jobs != 1:
+        raise InputError(f"an executor has workers of its own, but jobs = {jobs}. Leave jobs out.")
+    study = load_study(study) if isinstance(study, (str, Path)) else study
+    with worker_processes(jobs) as processes:
+        return study.run_sweep(progress, rows=rows, executor=executor or processes)
 
 
 def record(run: Run) -> dict[str, Any]:

@@ -62,11 +62,12 @@ class Table:
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.columns)
         writer.writeheader()
-        writer.writerows({k: _cell(v) for k, v in row.items()} for row in self.rows)
+        writer.writerows({k: cell(v) for k, v in row.items()} for row in self.rows)
         return write_file(Path(path), text.getvalue())
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as a table in CSV has it."""
     return json.dumps(value) if isinstance(value, (dict, list)) else value
 
 
@@ -219,3 +220,21 @@ def row_of(rows: Sequence[SweepRow], number: int) -> SweepRow:
     if not 0 <= number < len(rows):
         raise StudyError(f"the sweep has rows 0 to {len(rows) - 1}, but row = {number}.")
     return rows[number]
+
+
+def numbers(text: str) -> list[int]:
+    """The row numbers of a list such as "0,3,10-19", each once, in order.
+
+    >>> numbers("12,3-5,4")
+    [3, 4, 5, 12]
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise StudyError(
+                f"rows are numbers and ranges such as 0,3,10-19, but {part.strip()!r} is neither."
+            )
+        found |= set(range(first, last + 1))
+    return sorted(found)

@@ -1,13 +1,15 @@
 """The part of a study that is done: finished runs, and the state of the one under way.
 
-`hushgrad run` keeps it in the user's cache, under a digest of the study, so that `--resume` can
-continue. It is removed when the study is done.
+`hushgrad run` keeps it in the user's cache, under a digest of the study and of the rows that it
+runs, so that `--resume` can continue. It is removed when the study is done. One program at a time
+uses it: a second program that runs the same study has a part of its own.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +24,17 @@ if TYPE_CHECKING:
 class Unfinished:
     """The kept part of one study; every run of it has a name of its own."""
 
-    def __init__(self, study: Study):
+    def __init__(self, study: Study, rows: Sequence[int] | None = None):
         from hushgrad import __version__
 
         where = str(study.source.directory.resolve())
-        self._name = content_digest([__version__, where, study.to_toml()])
+        named = [__version__, where, study.to_toml(), *([] if rows is None else [list(rows)])]
+        self._name = content_digest(named)
         self.directory = cache_path("unfinished", self._name)
+
+    def part(self) -> None:
+        """From now on use another part, for this program alone: no `--resume` finds it."""
+        self.directory = cache_path("unfinished", f"{self._name}-{os.getpid()}")
 
     @property
     def n_done(self) -> int:
@@ -35,7 +42,7 @@ class Unfinished:
         return len(list(self.directory.glob("*.npz")))
 
     def lock_file(self) -> Path:
-        """The file that a command locks while it runs the study as processes."""
+        """The file that a command locks while it runs the study."""
         return cache_directory("unfinished") / f"{self._name}.lock"
 
     @property
@@ -62,7 +69,7 @@ class Unfinished:
 
     def _make(self) -> None:
         """Make the directory; InputError where another user could have written it."""
-        cache_directory("unfinished", self._name)
+        cache_directory("unfinished", self.directory.name)
 
     def clear(self) -> None:
         """Remove everything that is kept of the study."""

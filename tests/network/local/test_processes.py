@@ -42,8 +42,10 @@ def simulated(table, network, problem, **options):
 
 
 def check_same(got, reference):
-    """Check that every sample is within 1e-12 of the largest number."""
-    scale = np.abs(reference.x).max()
+    """Check that every sample is within 1e-12 of the largest number on the way: masks throw the
+    iterates far out, and rounding follows their size.
+    """
+    scale = max(np.abs(reference.x).max(), reference.error.max())
     assert np.abs(got.x - reference.x).max() <= 1e-12 * scale
     np.testing.assert_allclose(got.error, reference.error, rtol=0, atol=1e-12 * scale)
     np.testing.assert_allclose(got.consensus, reference.consensus, rtol=0, atol=1e-12 * scale)
@@ -122,6 +124,7 @@ def test_push_pull_on_a_directed_graph_gives_the_simulators_trajectory(tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consensus gives the average")  # all have the same f_i
+@pytest.mark.filterwarnings("ignore:quadratic masks must be as large")  # numbers alone count here
 @pytest.mark.parametrize(
     ("name", "is_directed"),
     [(name, False) for name in TABLES] + [(name, True) for name in DIRECTED],

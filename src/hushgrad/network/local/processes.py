@@ -9,7 +9,6 @@ continues the run.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import socket
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import AgentError, DivergedError, HushgradError
+from hushgrad.files.locks import locked
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.local.outcome import outcome_of
 from hushgrad.network.local.setup import (
@@ -213,24 +213,10 @@ def only_one(path: Path) -> Generator[int]:
     The processes inherit the lock. So the next program waits until the last process has ended.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + GRACE + 2.0
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # the file may have been removed before it was locked
-                break
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(lock)
-                raise AgentError(
-                    f"this study runs already, in another program: '{path}' is locked. Wait for "
-                    "that program, or end it."
-                ) from None
-            time.sleep(0.05)
-        os.close(lock)
-    try:
+    with locked(path, GRACE + 2.0) as lock:
+        if lock is None:
+            raise AgentError(
+                f"this study runs already, in another program: '{path}' is locked. Wait for that "
+                "program, or end it."
+            )
         yield lock
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(lock)

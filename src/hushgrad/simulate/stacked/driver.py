@@ -1,4 +1,4 @@
-"""The engine "stacked": all trials of a request, in blocks on two threads, sampled on the way.
+"""The engine "stacked": all trials of a request, in blocks on all cores, sampled on the way.
 
 `hushgrad.run` calls `simulate`. A trial that diverges is found, and a block whose trials have all
 diverged ends early.
@@ -6,6 +6,7 @@ diverged ends early.
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,7 +28,7 @@ type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 
 BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
-THREADS = 2
+HALVES = 2  # of fewer trials than two blocks have
 _CHUNK_BYTES = 2**27  # of messages at most that one call records
 _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
 
@@ -37,11 +38,11 @@ def simulate(request: RunRequest) -> Outcome:
     do not depend on the machine.
     """
     n = len(request.trials)
-    size = min(BLOCK, -(-n // THREADS)) if n >= 16 else n
+    size = min(BLOCK, -(-n // HALVES)) if n >= 16 else n
     # the last block repeats a trial where they do not divide
     parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
     # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
-    pool = ThreadPoolExecutor(THREADS)
+    pool = ThreadPoolExecutor(min(len(parts), _cores()))
     try:
         futures = [pool.submit(_run_block, request, b, part) for b, part in enumerate(parts)]
         outcomes = [future.result() for future in futures]
@@ -59,6 +60,11 @@ def simulate(request: RunRequest) -> Outcome:
         channels=_channels(request, request.recording),
         trace=request.recording.read(TRACE, beyond=1),
     )
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _join(outcomes: list[Outcome], n: int) -> Outcome:
