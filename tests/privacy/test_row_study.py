@@ -10,6 +10,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.privacy.attacks.row_fit import RowFit
+from hushgrad.theory.revealed import MOST_OF_ROW
 from support import row_study
 from support.row_study import Case, Counts
 
@@ -81,6 +82,25 @@ def test_the_sums_of_a_run_that_is_refused_give_rows_away(seeds):
     met, control = (counts["Sum fit, refused", f"{w}rows met"] for w in ("", "control "))
     assert met >= len(seeds)
     assert met > 3 * control
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(4), id="few"),
+        pytest.param(range(4, 304), id="many", marks=pytest.mark.slow),
+    ],
+)
+def test_rows_are_met_only_where_the_sums_determine_a_row(seeds):
+    """Random numbers of rows, as many as two or three stages tell 3 to 60 % of."""
+    found = np.array([row_study.share_and_met(seed) for seed in seeds])
+    beyond = found[:, 0] > MOST_OF_ROW
+    print(f"\n{(~beyond).sum()} sets of rows within the limit, {beyond.sum()} beyond;",
+          f"rows met: {found[~beyond, 1].sum():.0f}, {found[beyond, 1].sum():.0f}")  # fmt: skip
+    assert found[~beyond, 1].sum() == 0
+    if len(seeds) > 4:
+        assert found[beyond, 1].sum() >= 3
+        assert (~beyond).sum() >= 30
 
 
 @pytest.mark.slow

@@ -259,6 +259,24 @@ def seven_stages(n, seed, starts, is_clipped):
     )
 
 
+def share_and_met(seed):
+    """The largest share of a row that stages of random rows determine, and the rows met."""
+    rng = np.random.default_rng([seed, 18])
+    name, dim, stages = DATA[seed % 3], int(rng.integers(3, 8)), int(rng.integers(2, 4))
+    numbers = hg.theory.numbers_revealed(dim, stages)
+    most = int(0.7 * len(population(name)[1]))
+    n = min(most, int(numbers / dim / np.exp(rng.uniform(np.log(0.03), np.log(0.6)))))
+    case = Case(seed, "complete", name, dim, n, 1, stages, "newton", CLIPS[int(rng.integers(3))])
+    rows = table(case)
+    sums = newton_sums(rows[:n], n * 10 ** rng.uniform(-2, -0.5), stages)
+    problem = problem_of(case, rows)
+    share = largest_share(
+        problem.row_loss, [rows_of(problem.agent_data(0))], [stage.theta for stage in sums]
+    )
+    fit = fit_sums(sums, n_rows=n, starts=6, effort=1e9)
+    return share, int(met(fit.rows[fit.error <= SURE], rows[:n], rows).sum())
+
+
 def met(estimates, true, others):
     """Which true rows an estimate has met, better than the nearest of the other rows."""
     if not len(estimates):

@@ -42,7 +42,7 @@ _NO_SPREAD = 1e-9  # relative: a column without more is a constant, which everyb
 _STEP = 1e-3  # over delta, or 1: of differences for derivatives, whose rounding is below _SAME
 
 
-class Rows(NamedTuple):
+class OwnRows(NamedTuple):
     """The rows of one agent."""
 
     X: Floats  # (n, d)
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
     delta: float
 
 
-class RowLoss(NamedTuple):
+class RowParts(NamedTuple):
     """What a loss tells of a row: its weights in the sums, and whether y is a secret number."""
 
     coefficients: rows.Coefficients
@@ -58,7 +58,7 @@ class RowLoss(NamedTuple):
     is_measured: bool  # y is a number like the entries of x; a label ±1 counts as known
 
 
-def row_loss(by_rows: RowSum | None) -> RowLoss | None:
+def row_loss(by_rows: RowSum | None) -> RowParts | None:
     """The loss whose statistic `by_rows` sums; None for a loss that is not built in, or squares.
 
     Squares have one stage, whose sums fix rows up to a rotation only.
@@ -66,16 +66,16 @@ def row_loss(by_rows: RowSum | None) -> RowLoss | None:
     return None if by_rows is None else _LOSSES.get(by_rows)
 
 
-def rows_of(data: Any) -> Rows:
+def rows_of(data: Any) -> OwnRows:
     """The rows of an agent's data, without those that fill up an array."""
     places = row_places(data)
     X, y = np.asarray(data["X"], np.float64), np.asarray(data["y"], np.float64)
-    return Rows(X[places], y[places], float(data.get("delta", 0.0)))
+    return OwnRows(X[places], y[places], float(data.get("delta", 0.0)))
 
 
 def largest_share(
-    loss: RowLoss,
-    agents: Sequence[Rows],
+    loss: RowParts,
+    agents: Sequence[OwnRows],
     starts: Sequence[Floats],
     *,
     is_fixed: bool = False,
@@ -111,7 +111,7 @@ class _Jacobian:
     """Derivatives of the numbers of all stages with respect to rows, in units of what is usual."""
 
     def __init__(
-        self, loss: RowLoss, agents: Sequence[Rows], starts: Sequence[Floats], is_fixed: bool
+        self, loss: RowParts, agents: Sequence[OwnRows], starts: Sequence[Floats], is_fixed: bool
     ):
         self.loss, self.is_fixed, self.starts = loss, is_fixed, starts
         X = np.concatenate([own.X for own in agents])
@@ -133,7 +133,7 @@ class _Jacobian:
             )
         self.norms = np.sqrt(squares)
 
-    def triangle(self, own: Rows) -> Floats:
+    def triangle(self, own: OwnRows) -> Floats:
         """R (K, K) with RᵀR = Σ J Jᵀ over the rows of an agent, every number in units of its size.
 
         Triangles of agents below one another stand for all of them.
@@ -150,7 +150,7 @@ class _Jacobian:
         told = sizes > _SAME * sizes.max(initial=0.0)
         return axes[told].T / sizes[told]
 
-    def share(self, own: Rows, unmixed: Floats, times: float) -> float:
+    def share(self, own: OwnRows, unmixed: Floats, times: float) -> float:
         largest = 0.0
         for part, lengths in self._parts(own):
             told = self._scaled(part).swapaxes(1, 2) @ unmixed  # (rows, directions, ranks)
@@ -165,7 +165,7 @@ class _Jacobian:
     def _scaled(self, part: Floats) -> Floats:
         return part / np.where(self.norms > 0, self.norms, 1.0)[:, None]
 
-    def _parts(self, own: Rows) -> Iterator[tuple[Floats, Floats]]:
+    def _parts(self, own: OwnRows) -> Iterator[tuple[Floats, Floats]]:
         """J (rows, K, directions) of some rows at a time, and their squared lengths over d."""
         n, d = own.X.shape
         pairs = len(self.upper[0])
@@ -229,7 +229,7 @@ class _Weights(NamedTuple):
 
     @staticmethod
     def at(
-        loss: RowLoss,
+        loss: RowParts,
         X: Floats,
         y: Floats,
         delta: float,
@@ -261,7 +261,7 @@ class _Weights(NamedTuple):
         return _Weights(h, p, h_t, h_last, h_y, p_t, p_y)
 
 
-_LOSSES: dict[RowSum, RowLoss] = {
-    rows.logistic: RowLoss(rows.logistic_row, rows.logistic_fixed_row, is_measured=False),
-    rows.huber: RowLoss(rows.huber_row, rows.huber_fixed_row, is_measured=True),
+_LOSSES: dict[RowSum, RowParts] = {
+    rows.logistic: RowParts(rows.logistic_row, rows.logistic_fixed_row, is_measured=False),
+    rows.huber: RowParts(rows.huber_row, rows.huber_fixed_row, is_measured=True),
 }
