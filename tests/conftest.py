@@ -1,5 +1,8 @@
 """What all tests share: no deadlines for hypothesis, compiled programs kept from run to run."""
 
+import functools
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -20,6 +23,31 @@ def _keep_compiled_programs(request):
 
         jax.config.update("jax_compilation_cache_dir", str(request.config.cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+
+
+@functools.cache
+def _optimised_programs():
+    from hushgrad.simulate.stacked.program import Program
+
+    return functools.lru_cache(maxsize=64)(Program)
+
+
+@pytest.fixture(autouse=True)
+def _compile_as_users_do_where_it_matters(request, monkeypatch):
+    """Under `make test` let XLA optimise for the tests marked `optimised` only.
+
+    The others compare with a tolerance, and their programs are compiled sooner. The two kinds of
+    tests share no program.
+    """
+    if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"):
+        import jax
+
+        optimised = request.node.get_closest_marker("optimised") is not None
+        jax.config.update("jax_disable_most_optimizations", not optimised)
+        if optimised:
+            from hushgrad.simulate.stacked import program
+
+            monkeypatch.setattr(program, "_cached_program", _optimised_programs())
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,9 @@ import hushgrad as hg
 from hushgrad.simulate.stacked import driver as stacked
 from support import cases, dense
 
+pytestmark = pytest.mark.optimised  # every bit counts here
+
+
 Q = cases.Quadratics()
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]
 IDS = [a.label for a in ALGORITHMS]

@@ -118,6 +118,7 @@ def test_directed_methods_are_exact_on_a_directed_graph_and_plain_push_of_x_woul
         assert run.error[0, -1] < 1e-11
 
 
+@pytest.mark.optimised
 def test_two_step_recursions_drift_by_rounding_and_own_shares_by_subtraction_do_not():
     """Below one ulp of x, rounding loses Δ(λg), and the error grows linearly in k.
 

@@ -49,30 +49,31 @@ def test_robots_meet_at_the_mean_of_starts_that_they_do_not_tell(tmp_path):
 
 
 def test_hospitals_that_pool_nothing_get_scikit_learns_pooled_coefficients(tmp_path):
-    text = output("hospitals", tmp_path)
+    text = output("tumours", tmp_path)
     assert numbers(" # rows,", text) == [240, 190, 139]
     assert max(numbers("iterations, # from the pooled fit", text)) < 1e-6
     assert text.count("converged after") == 3
     assert min(numbers("alone: # off", text)) > 0.3
     assert numbers("scales of its own: # off", text)[0] > 0.05
     assert numbers("not standardised: L = #", text)[0] > 100 * numbers("instead of #", text)[0]
-    assert shape(text) == shape(shown("hospitals"))
+    assert shape(text) == shape(shown("tumours"))
     for line in text.splitlines()[3:]:
-        assert line in shown("hospitals")
+        assert line in shown("tumours")
 
 
 def test_hospitals_fit_the_table_of_all_rows_from_their_own_files(tmp_path):
-    text = output("fit", tmp_path)
+    text = output("hospitals", tmp_path)
     assert numbers("rounds, # from the pooled fit", text) == pytest.approx([0] * 3, abs=1e-9)
     assert "all three have the same numbers, bit for bit" in text
+    assert "each has its page" in text
     for line in text.splitlines():
-        assert "from the pooled fit" in line or line in shown("fit")
+        assert "from the pooled fit" in line or line in shown("hospitals")
 
 
 @pytest.mark.parametrize("name", ["north", "south", "west"])
 def test_a_hospitals_file_is_one_and_differs_only_where_it_may(name):
     def tables(name):
-        return tomllib.loads((DEPLOY / "hospitals" / name / "agent.toml").read_text("utf-8"))
+        return tomllib.loads((DEPLOY / "tumours" / name / "agent.toml").read_text("utf-8"))
 
     here, first = tables(name), tables("north")
     parse_config(here)
@@ -88,18 +89,18 @@ def code(path):
     return runpy.run_path(str(DEPLOY / path))
 
 
-def hospitals(home):
-    code("hospitals/make_data.py")["write"](home)
+def tumours(home):
+    code("tumours/make_data.py")["write"](home)
     for name in ("north", "south", "west"):
-        text = (DEPLOY / "hospitals" / name / "agent.toml").read_text("utf-8")
+        text = (DEPLOY / "tumours" / name / "agent.toml").read_text("utf-8")
         (home / name / "agent.toml").write_text(text, "utf-8")
         yield load_config(home / name / "agent.toml")
 
 
-def fits(home):
-    code("fit/make_data.py")["write"](home)
+def hospitals(home):
+    code("hospitals/make_data.py")["write"](home)
     for file in ("model.toml", "north/agent.toml", "south/agent.toml", "west/agent.toml"):
-        (home / file).write_text((DEPLOY / "fit" / file).read_text("utf-8"), "utf-8")
+        (home / file).write_text((DEPLOY / "hospitals" / file).read_text("utf-8"), "utf-8")
     for name in ("north", "south", "west"):
         yield load_config(home / name / "agent.toml")
 
@@ -118,7 +119,9 @@ def robots(home):
         yield code("rendezvous/robot.py")["agent_of"](name, start, fleet).config
 
 
-@pytest.mark.parametrize(("make", "count"), [(hospitals, 3), (fits, 3), (sensors, 5), (robots, 4)])
+@pytest.mark.parametrize(
+    ("make", "count"), [(tumours, 3), (hospitals, 3), (sensors, 5), (robots, 4)]
+)
 def test_every_agent_of_the_examples_holds_every_condition_of_the_judgement(make, count, tmp_path):
     judged = [
         list(verdicts(config, load_objective(config.objective, config.run.dim)))

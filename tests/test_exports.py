@@ -24,8 +24,8 @@ PACKAGES = {
         "DIGing EXTRA EXTRAState Kind Lazy Masked PDGDS PDGDSState PDGNDS PDGNDSState Private Pull "
         "Push PushPull Square Stepping Tracker TrackerState",
     "hushgrad.fitting":
-        "FitResult FitStage Model Rows SiteTable contract contract_digest first_difference "
-        "load_model programme read_table rows_of table_of",
+        "CheckGroup FitResult FitStage Model Rows SiteCheck SiteTable contract contract_digest "
+        "first_difference load_model programme read_table rows_of table_of",
     "hushgrad.network":
         "Agent AgentConfig AgentResult Certificate FitSpec Identity LogConfig Neighbour "
         "ObjectiveSpec Partner Processes RunConfig Standardise Status load_certificate load_config "
@@ -51,9 +51,10 @@ MODULES = {
     "hushgrad.draws": "SeededDraws Stream agent_keys pair_keys threefry trial_keys uniforms",
     "hushgrad.errors":
         "AgentError AlgorithmError ConfigError DiameterError DivergedError ExposureError FitError "
-        "GraphError HushgradError IdentityError InputError JumpError MaskError MissingExtra "
-        "MixingError ModelError PeerLostError PrivacyError ProblemError ReplayError RiskWarning "
-        "StageError StaleCopyError StateError StepsizeError StudyError WireError",
+        "GraphError HushgradError IdentityError InputError JumpError LedgerError MaskError "
+        "MissingExtra MixingError ModelError PeerEndedError PeerLostError PolicyError PrivacyError "
+        "ProblemError ReplayError RiskWarning StageError StaleCopyError StateError StepsizeError "
+        "StudyError WireError",
     "hushgrad.graphs":
         "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
         "random_directed random_regular ring small_world star",

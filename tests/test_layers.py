@@ -31,69 +31,79 @@ PLACES = {
 MODULES = [module for module in files() if module != "hushgrad"]
 ENGINE = "hushgrad.simulate.stacked."
 
-every_module = pytest.mark.parametrize("module", MODULES)
+IO = {"asyncio", "socket", "ssl", "selectors", "http", "urllib", "multiprocessing"}
 
 
-def inside(package):
-    return [m for m in MODULES if m == package or m.startswith(f"{package}.")]
+def inside(*packages):
+    return [m for m in MODULES for package in packages if f"{m}.".startswith(f"{package}.")]
+
+
+def importers(modules, forbidden, **which):
+    """The modules that import a forbidden library, each with the libraries."""
+    found = {module: sorted(outer_imports(module, **which) & forbidden) for module in modules}
+    return {module: names for module, names in found.items() if names}
 
 
 def test_every_module_has_a_layer():
     assert rooms() == PLACES.keys()
 
 
-@every_module
-def test_imports_point_to_the_same_or_a_lower_layer(module):
-    level, cell = PLACES[room(module)]
-    for target in inner_imports(module):
-        its_level, its_cell = PLACES[room(target)]
-        assert its_level <= level, f"{module} imports {target}, which is above it"
-        assert its_level < level or its_cell == cell, f"{module} imports {target} beside it"
+def test_imports_point_to_the_same_or_a_lower_layer():
+    wrong = []
+    for module in MODULES:
+        level, cell = PLACES[room(module)]
+        for target in inner_imports(module):
+            its_level, its_cell = PLACES[room(target)]
+            if its_level > level:
+                wrong.append(f"{module} imports {target}, which is above it")
+            elif its_level == level and its_cell != cell:
+                wrong.append(f"{module} imports {target} beside it")
+    assert wrong == []
 
 
-@every_module
-def test_no_module_imports_itself_through_others(module):
+def test_no_module_imports_itself_through_others():
     """Imports inside functions count; imports for type checkers alone do not, nothing is loaded."""
-    targets = inner_imports(module, for_types=False) & files().keys()
-    back = sorted(target for target in targets if module in reachable(target))
-    assert not back, f"{module} imports {back}, which import it"
+    back = [
+        f"{module} imports {target}, which imports it"
+        for module in MODULES
+        for target in sorted(inner_imports(module, for_types=False) & files().keys())
+        if module in reachable(target)
+    ]
+    assert back == []
 
 
-@pytest.mark.parametrize("module", inside("hushgrad.network"))
-def test_only_a_whole_network_on_one_machine_needs_the_simulator(module):
-    if module not in inside("hushgrad.network.local"):
-        assert not {room(m) for m in inner_imports(module)} & {"simulate", "report"}
+def test_only_a_whole_network_on_one_machine_needs_the_simulator():
+    alone = set(inside("hushgrad.network")) - set(inside("hushgrad.network.local"))
+    assert alone
+    for module in sorted(alone):
+        assert not {room(m) for m in inner_imports(module)} & {"simulate", "report"}, module
 
 
-@pytest.mark.parametrize("module", inside("hushgrad.agent"))
-def test_one_agent_computes_without_jax_and_without_io(module):
-    io = {"asyncio", "socket", "ssl", "selectors", "http", "urllib", "multiprocessing"}
-    assert not outer_imports(module) & (io | {"jax", "jaxlib", "subprocess", "ctypes"})
+def test_one_agent_computes_without_jax_and_without_io():
+    forbidden = IO | {"jax", "jaxlib", "subprocess", "ctypes"}
+    assert importers(inside("hushgrad.agent"), forbidden) == {}
 
 
-@pytest.mark.parametrize("module", inside("hushgrad.fitting"))
-def test_a_fit_needs_numpy_alone_and_no_network(module):
-    io = {"asyncio", "socket", "ssl", "selectors", "http", "urllib", "multiprocessing"}
+def test_a_fit_needs_numpy_alone_and_no_network():
     heavy = {"jax", "jaxlib", "scipy", "sklearn", "pandas"}
-    assert not outer_imports(module) & (io | heavy | {"subprocess", "ctypes"})
+    assert importers(inside("hushgrad.fitting"), IO | heavy | {"subprocess", "ctypes"}) == {}
 
 
-@pytest.mark.parametrize("module", [*inside("hushgrad.network"), *inside("hushgrad.files")])
-def test_no_module_of_an_agents_process_can_start_a_program_or_load_a_library(module):
-    if module not in inside("hushgrad.network.local"):
-        assert not outer_imports(module) & {"subprocess", "multiprocessing", "ctypes", "cffi"}
+def test_no_module_of_an_agents_process_can_start_a_program_or_load_a_library():
+    local = inside("hushgrad.network.local")
+    modules = [m for m in inside("hushgrad.network", "hushgrad.files") if m not in local]
+    assert importers(modules, {"subprocess", "multiprocessing", "ctypes", "cffi"}) == {}
 
 
-@pytest.mark.parametrize("module", inside("hushgrad.algorithms"))
-def test_an_algorithm_imports_neither_numpy_nor_jax(module):
-    assert not outer_imports(module) & {"numpy", "jax", "scipy"}
+def test_an_algorithm_imports_neither_numpy_nor_jax():
+    assert importers(inside("hushgrad.algorithms"), {"numpy", "jax", "scipy"}) == {}
 
 
-@every_module
-def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine(module):
+def test_heavy_libraries_are_imported_at_the_top_only_by_the_engine():
     heavy = {"jax", "matplotlib", "networkx", "scipy", "sklearn"}
-    allowed = {"jax"} if module.startswith(ENGINE) else set()
-    assert not outer_imports(module, at_top=True) & (heavy - allowed)
+    found = importers(MODULES, heavy, at_top=True)
+    assert {m: names for m, names in found.items() if not m.startswith(ENGINE)} == {}
+    assert {name for names in found.values() for name in names} == {"jax"}
 
 
 def loaded_after(code):

@@ -12,6 +12,8 @@
         │   ├── StepsizeError                   a malformed schedule or deviation
         │   ├── IdentityError                   keys, certificates, or a peer with a wrong name
         │   ├── ConfigError                     an agent's file that cannot be run
+        │   ├── PolicyError                     a run that the site's policy forbids
+        │   ├── LedgerError                     a ledger that was changed, or has lost a part
         │   └── PrivacyError                    a question that an audit cannot answer
         ├── MissingExtra (also an ImportError)  an optional package that is not installed
         ├── DivergedError                       the iterates left the finite numbers
@@ -26,7 +28,8 @@
             ├── StageError                      agents that would begin a stage at two points
             ├── JumpError                       a neighbour whose messages jump too often
             ├── ExposureError                   a stage whose sums would tell single rows
-            └── PeerLostError                   a neighbour was absent for too long
+            ├── PeerLostError                   a neighbour was absent for too long
+            └── PeerEndedError                  a neighbour says that the run is over
 
     UserWarning
     └── RiskWarning                             settings that are legal, but unlikely to work
@@ -86,6 +89,14 @@ class ConfigError(InputError):
     """An agent's file describes an agent that cannot be run."""
 
 
+class PolicyError(InputError):
+    """The policy of this site forbids a run, or the policy itself cannot be used."""
+
+
+class LedgerError(InputError):
+    """A ledger was changed by another program, or has lost a part."""
+
+
 class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error
     """A call needs a package of an optional extra, and the package is not installed."""
 
@@ -137,19 +148,17 @@ class StageError(AgentError):
 class JumpError(AgentError):
     """A neighbour's messages jumped more often than `max_jumps` allows."""
 
-    def __init__(self, message: str, told: str = ""):
-        super().__init__(message)
-        self.told = told  # to the neighbours: without numbers, which are of one link only
-
 
 class ExposureError(AgentError):
     """At the start of a stage few rows dominate the sums, which would tell them."""
 
-    told = "a stage would expose its data"  # to the neighbours: without numbers
-
 
 class PeerLostError(AgentError):
-    """A neighbour was absent for longer than `max_wait`."""
+    """A neighbour was absent or silent for longer than `max_wait`, or failed."""
+
+
+class PeerEndedError(AgentError):
+    """A neighbour says that it has ended the run for good."""
 
 
 class RiskWarning(UserWarning):

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
+from hushgrad.network.config.file import load_config
 from hushgrad.network.keys.identity import mint
+from hushgrad.network.ops import access as access_module
 from hushgrad.network.state.journal import FORMAT
 from hushgrad.network.state.position import read_position
 from hushgrad.theory import WEAKNESSES
@@ -54,15 +56,15 @@ def start(pair, name):
 def test_a_healthy_agent_gets_one_line_for_each_check(pair):
     found = examined(pair, "ann", good=True)
     assert list(found) == [
-        "key", "certificate", "trust bob", "objective", *EXPOSURE, "guarantee", "state", "listen",
-        "metrics", "reach bob", "clock",
+        "key", "certificate", "trust bob", "access trusted", "objective", *EXPOSURE, "guarantee",
+        "state", "listen", "metrics", "reach bob", "clock",
     ]  # fmt: skip
     accepted = {"exposure design", "exposure degree"}
     assert {check for check, (ok, _) in found.items() if ok is None} == {
         "guarantee", "reach bob", "clock", *accepted,  # EXTRA promises nothing
     }  # fmt: skip
     result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
-    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓–✓✓✓✓✓✓–✓–✓✓✓––"]
+    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓✓–✓✓✓✓✓✓–✓–✓✓✓––"]
     assert not (pair.directory / "ann/state").exists()
     assert sorted(p.name for p in (pair.directory / "ann").iterdir()) == [
         "agent.toml", "ann.crt", "ann.key", "trusted",
@@ -70,6 +72,8 @@ def test_a_healthy_agent_gets_one_line_for_each_check(pair):
 
 
 def test_a_neighbour_that_runs_is_reached_and_not_disturbed(pair):
+    for name in pair.files:  # long enough for three examinations
+        pair.write(name, pair.tables(name, iterations=1500))
     ann = start(pair, "ann")
     found = examined(pair, "bob", good=True)
     assert found["reach ann"] == (
@@ -117,7 +121,9 @@ def test_a_state_that_is_an_old_copy_is_named(pair):
     assert "is an old copy" in found["reach ann"][1]
     shutil.rmtree(state)
     assert "ends at round -1" in examined(pair, "bob", good=False)["reach ann"][1]
-    state.mkdir()  # of what cannot be read, or is another run's, no more is said than that
+    state.mkdir(
+        mode=0o700
+    )  # of what cannot be read, or is another run's, no more is said than that
     for belongs in ({"format": 1, "run": "r1"}, {"format": FORMAT, "run": "r0"}):
         (state / "run.json").write_text(json.dumps(belongs | {"agent": "bob"}))
         assert bad(examined(pair, "bob", good=False)) == {"state"}
@@ -231,13 +237,51 @@ def break_state(pair):
 
 def break_run(pair):
     state = pair.directory / "ann/state"
-    state.mkdir()
+    state.mkdir(mode=0o700)
     belongs = {"format": FORMAT, "run": "r0", "agent": "ann"}
     (state / "run.json").write_text(json.dumps(belongs))
     return "state", "belongs to agent ann in run r0"
 
 
+def break_trusted_mode(pair):
+    (pair.directory / "ann/trusted/bob.crt").chmod(0o664)
+    return "access trusted", "chmod go-w"
+
+
+def break_trusted_directory(pair):
+    (pair.directory / "ann/trusted").chmod(0o777)
+    return "access trusted", "others may replace"
+
+
+def break_state_mode(pair):
+    (pair.directory / "ann/state").mkdir(mode=0o700)
+    (pair.directory / "ann/state").chmod(0o750)
+    return "access state", "chmod 700"
+
+
+def with_data(pair, text, kind="ridge", mode=0o600):
+    tables = pair.tables("ann")
+    tables["objective"] = {"kind": kind, "file": "a.csv", "columns": ["x", "z"], "target": "y"}
+    pair.write("ann", tables)
+    (pair.directory / "ann/a.csv").write_text(text)
+    (pair.directory / "ann/a.csv").chmod(mode)
+
+
+GOOD_ROWS = "x,z,y\n1,2,0\n2,1,1\n3,5,0\n"
+
+
+def break_data_mode(pair):
+    with_data(pair, GOOD_ROWS, mode=0o622)
+    return "access data", "others may change"
+
+
+def break_cell(pair):
+    with_data(pair, GOOD_ROWS + "4,1e30,1\n")
+    return "data", "column 'z' has the number 1e+30 in row 4"
+
+
 BREAKS = [
+    break_trusted_mode, break_trusted_directory, break_state_mode, break_data_mode, break_cell,
     break_mode, break_key, break_own_dates, break_trust, break_name, break_neighbours_dates,
     break_data, break_gradient, break_state, break_run,
 ]  # fmt: skip
@@ -299,3 +343,46 @@ def test_an_agent_can_be_stopped_after_all(pair):
     started = time.monotonic()
     ann.end()
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("x,z,y\n1,2,3\n", "ridge", "there is one row only"),
+        ("x,z,y\n1,2,1\n2,1,1\n", "logistic", "outcome 'y' has one class, 1, in all 2 rows"),
+        ("x,z,y\n1,7,1\n2,7,0\n", "logistic", "constant columns: 'z'."),
+        (GOOD_ROWS, "logistic", None),
+        ("x,z,y\n1,2,1\n2,1,1\n", "ridge", None),  # no classes
+    ],
+    ids=["one row", "one class", "constant", "good", "no classes"],
+)
+def test_rows_that_tell_little_are_pointed_at(pair, text, kind, words):
+    with_data(pair, text, kind)
+    result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"]), "--format", "json"])
+    found = {c["check"]: (c["ok"], c["text"]) for c in json.loads(result.stdout)["checks"]}
+    is_good, said = found["data"]
+    assert is_good is (True if words is None else None)
+    assert words is None or words in said
+    assert found["access data"][0] is True
+
+
+def test_data_that_every_user_may_read_are_pointed_at(pair):
+    with_data(pair, GOOD_ROWS, mode=0o644)
+    result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"]), "--format", "json"])
+    found = {c["check"]: (c["ok"], c["text"]) for c in json.loads(result.stdout)["checks"]}
+    assert found["access data"][0] is None
+    assert "chmod o-rwx" in found["access data"][1]
+
+
+@pytest.mark.parametrize("what", ["state", "trusted/bob.crt", "a.csv"])
+def test_files_of_somebody_else_are_named(pair, monkeypatch, what):
+    """Another user runs the doctor than the one whose files these are."""
+    with_data(pair, GOOD_ROWS)
+    (pair.directory / "ann/state").mkdir(mode=0o700)
+    owner = (pair.directory / "ann").stat().st_uid
+    monkeypatch.setattr(access_module, "_owner", lambda path: 4711 if path.match(what) else owner)
+    config = load_config(pair.files["ann"])
+    found = {check: (is_good, text) for check, is_good, text in access_module.access(config)}
+    check = {"state": "access state", "a.csv": "access data"}.get(what, "access trusted")
+    assert {name for name, (is_good, _) in found.items() if is_good is False} == {check}
+    assert "belongs to user 4711" in found[check][1]

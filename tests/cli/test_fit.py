@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
-from hushgrad.fitting import load_model
+from hushgrad.fitting import load_model, rows_of, table_of
+from hushgrad.fitting.rows import needed
 from hushgrad.network.keys.identity import mint
 from hushgrad.schema.toml import to_toml
 from support import agent_network, fit_network, fits
@@ -77,13 +78,25 @@ def test_three_processes_one_of_them_killed_print_one_table(files, tmp_path):
     for _, out, err in ends[:2]:
         lines = out.splitlines()
         assert lines[0] == "done"
-        assert lines[3:-2] == table[:-2]
-        assert lines[-1] == table[-1]  # the contract
-        assert f"{plain.n_averages} averages, {plain.n_averages + 1} rounds" in lines[-2]
+        assert lines[3:-4] == table[:-2]
+        assert lines[-3] == table[-1]  # the contract
+        assert f"{plain.n_averages} averages, {plain.n_averages + 1} rounds" in lines[-4]
         assert "coefficients.csv" in err
+        assert "page.html" in err
+        name = next(name for name in others if f" rows of {name} alone" in lines[-1])
+        declared = load_model(files[first].parents[1] / "model.toml")
+        rows = rows_of(declared, table_of(SITES[name], needed(declared), site=name))
+        assert lines[-1] == plain.checked(name, rows).line
+        page = (files[name].parent / "state" / "page.html").read_text()
+        assert f"The rows of {name}" in page
+        assert not any(f"rows of {other} alone" in out for other in NAMES if other != name)
     document = json.loads(ends[2][1])
     assert document["fit"]["estimate"] == document["theta"] == plain.estimate.tolist()
     assert document["incarnation"] == 2
+    assert list(document["local"]) == [first]
+    kept = json.loads((state / "result.json").read_text())
+    assert "local" not in kept
+    assert "checks" not in kept["fit"]
     for file in files.values():
         assert (file.parent / "state" / "coefficients.csv").read_text() == plain.to_csv()
     said = call("status", files[first])

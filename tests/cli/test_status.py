@@ -1,14 +1,19 @@
 """Where an agent stands, asked from outside, whether it runs or not."""
 
+import asyncio
 import json
 import signal
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.errors import StateError
+from hushgrad.network.config.file import load_config
+from hushgrad.network.deployed import Agent
 from hushgrad.network.state.position import read_position
+from hushgrad.network.transport import watching
 from support.waiting import wait_for
 
 
@@ -96,3 +101,32 @@ def test_what_is_no_state_is_said(tmp_path):
     with pytest.raises(StateError, match="is no state directory of an agent"):
         read_position(tmp_path)
     assert read_position(tmp_path / "none") is None
+
+
+def test_an_agent_without_metrics_tells_for_whom_it_waits_and_since_when(pair, monkeypatch):
+    monkeypatch.setattr(watching, "PATIENCE", 0.1)
+    tables = pair.tables("ann")
+    del tables["agent"]["metrics"]
+    tables["agent"]["heartbeat"] = 0.1
+    pair.write("ann", tables)
+    file, state = pair.files["ann"], pair.directory / "ann/state"
+
+    async def wait():
+        agent = Agent(load_config(file))
+        run = asyncio.create_task(agent.run())
+        async with asyncio.timeout(30):
+            while not (state / "waiting").exists():
+                await asyncio.sleep(0.02)
+            told = await asyncio.to_thread(asked, file), await asyncio.to_thread(shown, state)
+            agent.stop()
+            await run
+        return told
+
+    document, rows = asyncio.run(wait())
+    assert "live" not in document
+    assert document["waiting"]["names"] == ["bob"]
+    since = datetime.fromisoformat(document["waiting"]["since"])
+    assert abs((datetime.now(UTC) - since).total_seconds()) < 60
+    assert rows["waiting for"] == f"bob since {document['waiting']['since']}"
+    assert not (state / "waiting").exists()  # the wait is over
+    assert "waiting" not in asked(file)

@@ -305,7 +305,7 @@ stage = ["low", "high"]
     with pytest.raises(ModelError, match=r"model\.toml.*penalty is a finite number"):
         load_model(path)
     write(path, text.replace("outcome", "[[["))
-    with pytest.raises(ModelError, match="cannot be read as TOML"):
+    with pytest.raises(ModelError, match="this is not TOML"):
         load_model(path)
     with pytest.raises(ModelError, match="there is no model file"):
         load_model(tmp_path / "none.toml")

@@ -24,6 +24,7 @@ def objective(j):
     return ObjectiveSpec(kind="average", n_agents=6, position=tuple(VALUES[j]))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("acceleration", ["none", "chebyshev"])
 def test_seeded_agents_have_the_simulators_bits(tmp_path, acceleration):
     algorithm = hg.Consensus(acceleration=acceleration).on(RING)

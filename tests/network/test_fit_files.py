@@ -318,7 +318,7 @@ def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
 
     monkeypatch.setattr(Programme, "statistic", statistic)
     _, results = run(setting)
-    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_LOST}
+    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_ENDED}
     assert any("sends nothing of stage 3" in r.detail for r in results)
 
 

@@ -337,7 +337,8 @@ def test_a_false_start_ends_the_run_by_name(tmp_path, monkeypatch):
     results, _ = asyncio.run(survive(setting, by_hand(problem)))
     for result in results:
         assert result.status is Status.REFUSED, result
-        assert "all agents begin stage 1 at one θ, but there are two" in result.detail
+        own = "all agents begin stage 1 at one θ, but there are two"
+        assert own in result.detail or "ended the run: agents would not begin" in result.detail
     assert any("by agent-2" in result.detail for result in results)
 
 
@@ -371,10 +372,11 @@ def test_a_start_is_passed_on_once_and_two_starts_are_named():
         (1, [1.0], "dimension"),
         (1, [1.0, np.nan], "not finite"),
         (1, [np.inf, 1.0], "not finite"),
+        (1, [1.0, -1.5e9], "too large"),
     ],
 )
 def test_a_start_that_breaks_a_rule_is_refused(stage, vector, reason):
-    starts = Starts(3, 2, 4)
+    starts = Starts(3, 2, 4, largest=1e9)
     with pytest.raises(WireError, match="bob") as refused:
         starts.learn(start(stage, vector), "bob")
     assert refused.value.reason == reason

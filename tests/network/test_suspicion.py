@@ -50,28 +50,26 @@ def test_by_default_jumps_are_logged_once_and_counted(tmp_path, caplog):
 def test_past_the_bound_the_run_ends_by_name_until_the_user_accepts_the_jump(tmp_path, caplog):
     trusting = network(tmp_path / "trusting", max_jumps=None, id="one")
     _, expected = live(trusting, [])
-    configs = network(tmp_path / "strict", max_wait=1.0, id="one")
+    configs = network(tmp_path / "strict", max_wait=10.0, id="one")
     asked = []
     agents, results = live(configs, asked)
-    for agent, result in zip(agents[:2], results[:2], strict=True):
-        assert (result.status, result.exit_code) == (Status.REFUSED, 4)
+    refused = [j for j in range(2) if results[j].status is Status.REFUSED]
+    assert refused  # the first that notices; it tells the others
+    for agent, result in ((agents[j], results[j]) for j in refused):
+        assert result.exit_code == 4
         assert result.detail.startswith(f"agent-2 sent a message in round {JUMP_AT - 1} that moved")
         assert "max_jumps = 0 allows no more" in result.detail
         assert agent.stats.round == JUMP_AT - 1  # the message was not used
-    assert results[2].status is Status.PEER_LOST
-    for j in range(2):
-        said = [
-            r.getMessage() for r in caplog.records if r.getMessage().startswith(f"agent-{j} re")
-        ]
-        assert said[0] == (
-            f"agent-{j} refuses this agent: agent-2 sent a message in round {JUMP_AT - 1} that "
-            "moved farther than the messages before explain"
-        )
+    assert (results[2].status, results[2].exit_code) == (Status.PEER_ENDED, 7)
+    assert any(
+        results[2].detail.startswith(f"agent-{j} ended the run: a neighbour's messages jumped")
+        for j in refused
+    )
+    assert results[2].seconds < configs[2].max_wait
     _, again = live(configs, asked)
-    assert [r.status for r in again] == [Status.REFUSED, Status.REFUSED, Status.PEER_LOST]
-    assert again[0].detail == results[0].detail
+    assert again[refused[0]].detail == results[refused[0]].detail
     for config in configs[:2]:
-        (config.state / "jumped").unlink()
+        (config.state / "jumped").unlink(missing_ok=True)
     _, accepted = live([replace(c, max_jumps=None, max_wait=20.0) for c in configs], asked)
     assert [r.status for r in accepted] == [Status.DONE] * 3
     for one, other in zip(expected, accepted, strict=True):
@@ -81,9 +79,9 @@ def test_past_the_bound_the_run_ends_by_name_until_the_user_accepts_the_jump(tmp
 def test_a_bound_lets_that_many_jumps_pass(tmp_path):
     configs = network(tmp_path, max_jumps=1, max_wait=1.0)
     agents, results = live(configs, [])
-    assert results[0].status is Status.REFUSED
-    assert "max_jumps = 1 allows no more" in results[0].detail
-    assert agents[0].stats.jumps["agent-2"] == 2
+    first = next(j for j in range(2) if results[j].status is Status.REFUSED)
+    assert "max_jumps = 1 allows no more" in results[first].detail
+    assert agents[first].stats.jumps["agent-2"] == 2
 
 
 @pytest.mark.parametrize("heartbeat", [0.5, 1e-9], ids=["in the loop", "in a thread"])
@@ -101,6 +99,7 @@ def test_an_agent_that_is_followed_ends_by_name_too(tmp_path, heartbeat):
 
     _, (group, *others) = live(configs, [], drive)
     (error,) = group.exceptions
-    assert "agent-2 sent a message in round" in str(error)
-    assert others[0].status is Status.REFUSED
-    assert others[1].status is Status.PEER_LOST
+    by_name = "agent-2 sent a message in round"
+    assert by_name in str(error) or by_name in others[0].detail
+    assert others[0].status in (Status.REFUSED, Status.PEER_ENDED)
+    assert others[1].status is Status.PEER_ENDED

@@ -84,6 +84,7 @@ class Adaptive:
         return tuple(v + np.sin(self.heard) for v in payload) if sender == 2 else payload
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("acceleration", ACCELERATIONS)
 @pytest.mark.parametrize(
     ("engine", "neighbour"), [("stacked", None), ("agents", None), ("agents", Adaptive)]

@@ -40,6 +40,7 @@ def is_on_disk(array):
     return False
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("algorithm", "engine"),
     [*((a, "agents") for a in ALGORITHMS), *((a, "stacked") for a in COMPILED)],

@@ -1,7 +1,6 @@
 """The built-in problems: gradients, closed forms and curvatures against independent oracles."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -77,9 +76,9 @@ def test_gradient_in_numpy_in_jax_and_by_autodiff_agree(kind, seed, m, n, d):
     theta = np.random.default_rng(seed + 1).normal(size=(m, d))
     (group,) = problem.groups
     with jax.enable_x64(True):
-        x = jnp.asarray(theta)
-        by_hand = np.asarray(jax.vmap(problem.gradient_function)(x, group.data))
-        by_autodiff = np.asarray(jax.vmap(jax.grad(problem.loss))(x, group.data))
+        x = jax.device_put(theta)
+        by_hand = np.asarray(jax.jit(jax.vmap(problem.gradient_function))(x, group.data))
+        by_autodiff = np.asarray(jax.jit(jax.vmap(jax.grad(problem.loss)))(x, group.data))
     assert by_hand.dtype == by_autodiff.dtype == np.float64
     in_numpy = np.stack([problem.local_gradient(i)(theta[i]) for i in range(m)])
     np.testing.assert_allclose(in_numpy, by_hand, rtol=1e-12, atol=1e-12)
@@ -247,8 +246,8 @@ def test_huber_solution_is_stationary_even_where_most_rows_are_outliers(scale):
 
 @pytest.mark.parametrize("kind", ["ridge", "logistic", "huber"])
 def test_padded_rows_equal_an_unpadded_list_of_data(kind):
-    padded = example(kind, m=4, regularisation=0.7)
-    sizes = [4, 5, 6, 7]
+    padded = example(kind, m=2, regularisation=0.7)
+    sizes = [4, 5]
     ragged = [
         {
             key: leaf[:n] if key in ("X", "y", "weight") else leaf
@@ -258,9 +257,9 @@ def test_padded_rows_equal_an_unpadded_list_of_data(kind):
     ]
     assert all((agent["weight"] == 1).all() for agent in ragged)
     listed = Problem(padded.loss, ragged, dim=2)
-    assert (len(padded.groups), len(listed.groups)) == (1, 4)
+    assert (len(padded.groups), len(listed.groups)) == (1, 2)
     theta = np.array([1.3, -0.4])
-    for i in range(4):
+    for i in range(2):
         assert listed.local_value(i)(theta) == pytest.approx(
             padded.local_value(i)(theta), rel=1e-13
         )

@@ -16,6 +16,9 @@ from hushgrad.errors import InputError
 from support import cases
 from support.studies import study_text
 
+pytestmark = pytest.mark.optimised  # every bit counts here
+
+
 Q = cases.Quadratics()
 # a state of one vector and one of several; the others are studies
 ALGORITHMS = [hg.PDGDS(), hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]

@@ -103,6 +103,7 @@ def test_agents_in_memory_and_the_stacked_engine_agree_in_every_stage():
     assert np.abs(stacked.x - agents.x).max() < 1e-9
 
 
+@pytest.mark.optimised
 def test_a_trial_is_the_same_alone_and_among_others():
     problem = logistic()
     every = run(problem, 200, trials=[0, 4, 9])
@@ -210,6 +211,7 @@ NEIGHBOURS = {
 }
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("engine", "neighbour"),
     [("stacked", "passive"), *[("agents", neighbour) for neighbour in NEIGHBOURS]],
@@ -335,6 +337,7 @@ def test_a_hessian_of_another_shape_is_refused():
 # ---- interruption
 
 
+@pytest.mark.optimised
 def test_an_interrupted_staged_run_continues_bit_for_bit(tmp_path):
     problem = logistic()
     whole = run(problem, 300)

@@ -150,6 +150,11 @@ def test_text_that_is_not_toml_and_files_that_are_not_there_are_errors(tmp_path)
         load_study(tmp_path)
 
 
+def test_a_study_may_begin_with_the_mark_of_some_editors(tmp_path):
+    (tmp_path / "study.toml").write_text(GOOD, encoding="utf-8-sig")
+    assert load_study(tmp_path / "study.toml").tables == parse_study(GOOD).tables
+
+
 def test_tables_given_as_python_values_are_checked_and_not_changed():
     given = {"network": {"graph": "ring"}, "problem": {}, "algorithm": "DGD", "run": 3}
     before = copy.deepcopy(given)

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from hushgrad.network.deployed import Agent
 from hushgrad.network.keys.identity import client_context, load_certificate, load_identity
 from hushgrad.network.protocol import frames as wire
+from hushgrad.network.protocol.codes import reason_of
 from hushgrad.network.protocol.frames import FrameKind, Parser
-from hushgrad.network.protocol.hello import decode_reject
 from hushgrad.network.wiring import session_of
 
 ANY = wire.limits(1 << 20, 1 << 10, n_entries=1 << 10, n_announcements=100, has_stages=True)
@@ -114,10 +114,10 @@ class Rogue:
         self._writer.write(data)
 
     async def reject(self):
-        """(reason, text) of the REJECT that comes; None if the connection ends without one."""
+        """The reason of the REJECT that comes; None if the connection ends without one."""
         while data := await self._reader.read(65_536):
             for frame in self.parser.feed(data):
                 if frame.kind is FrameKind.REJECT:
-                    return decode_reject(frame.body)
+                    return reason_of(frame.flags)
                 self.heard.append(frame)
         return None

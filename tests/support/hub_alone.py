@@ -11,8 +11,9 @@ from hushgrad.network.protocol.announcements import (
     Announcements,
     encode_announcements,
 )
+from hushgrad.network.protocol.codes import Ending, reason_code
 from hushgrad.network.protocol.frames import FrameKind, encode_data
-from hushgrad.network.protocol.hello import encode_reject, encode_row
+from hushgrad.network.protocol.hello import encode_row, run_digest
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.stages import Starts
@@ -38,7 +39,8 @@ def session_of(number, name_of_other):
     """The session of one agent, which has committed ROUND and consumed the round before."""
     other = 1 - number
     peers = {other: Peer(other, name_of_other, "both", False)}
-    session = Session(SelfDescription(PUBLIC, number, 1, Ends(1, 1)), peers, STOP)
+    me = SelfDescription(PUBLIC, number, 1, Ends(1, 1))
+    session = Session(me, peers, STOP, n_agents=3, most_rounds=100)
     frames = {n: {other: message(n)} for n in (ROUND - 1, ROUND)}
     consumed = {n: {other: digest(message(n))} for n in (ROUND - 2, ROUND - 1)}
     session.restore(frames, consumed, (DIM,))
@@ -51,6 +53,11 @@ def hello_of_peer():
     return wire.encode(FrameKind.HELLO, there.hello(there.peers[NUMBER]).encode())
 
 
+def over(ending=Ending.DIVERGED, origin=PEER):
+    """The OVER frame of the peer."""
+    return wire.encode(FrameKind.OVER, run_digest(PUBLIC), flags=ending, round_=origin)
+
+
 def honest_frames():
     """A frame of each kind that an honest peer may send now, by kind."""
     row = encode_row(Row(0.5, {0: 0.25, 2: 0.25}, {0: "me", 2: "third"}))
@@ -60,10 +67,11 @@ def honest_frames():
         FrameKind.DATA: message(ROUND),
         FrameKind.HEARTBEAT: wire.encode(FrameKind.HEARTBEAT),
         FrameKind.FIN: wire.encode(FrameKind.FIN, round_=ROUND + 1),
-        FrameKind.REJECT: wire.encode(FrameKind.REJECT, encode_reject("order", "because")),
+        FrameKind.REJECT: wire.encode(FrameKind.REJECT, flags=reason_code("order")),
         FrameKind.GOSSIP: wire.encode(FrameKind.GOSSIP, encode_entries(GOSSIP)),
         FrameKind.ANNOUNCE: wire.encode(FrameKind.ANNOUNCE, encode_announcements(ANNOUNCED)),
         FrameKind.STAGE: wire.encode(FrameKind.STAGE, START.tobytes(), round_=1),
+        FrameKind.OVER: over(),
     }
 
 

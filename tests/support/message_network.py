@@ -50,8 +50,8 @@ class Node:
         )  # so that a false alarm ends the test
         self.rounds = Rounds(run, steps, Stopping(None), self.state, near, stats, suspicion)
         peers = {i: Peer(i, str(i), "both", False) for i in near}
-        me = SelfDescription(public_parts(run), self.number, self.state.incarnation, Ends(0, 0))
-        self.session = Session(me, peers, 0)
+        me = SelfDescription(public_parts(run), self.number, self.state.incarnation, Ends(1, 1))
+        self.session = Session(me, peers, 0, n_agents=run.n_agents, most_rounds=8 * run.iterations)
         self.dim = run.dim
         self.kept = {}
 

@@ -1,31 +1,33 @@
-"""Divide scikit-learn's breast cancer data among three hospitals: NAME/patients.csv.
+"""Draw the patients of three hospitals: NAME/patients.csv.
 
 python make_data.py [DIRECTORY]
 """
 
+import csv
 import sys
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
 
-ROWS = {"north": 240, "south": 190, "west": 139}
-COLUMNS = ["radius", "texture"]
-# public limits: longer rows would stand out in the sums that everyone sees
-LIMITS = [[10.5, 17.5], [14.7, 23.3]]
+ROWS = {"north": 700, "south": 1600, "west": 2400}
+STAGES = ["I", "II", "III"]
 
 
 def write(directory):
-    data = load_breast_cancer()
-    places = [list(data.feature_names).index(f"mean {name}") for name in COLUMNS]
-    clipped = np.clip(data.data[:, places], *np.transpose(LIMITS))
-    table = np.column_stack([clipped, 1 - data.target])
-    header = ",".join([*COLUMNS, "malignant"])
-    ends = np.cumsum(list(ROWS.values()))
-    for name, rows in zip(ROWS, np.split(table, ends[:-1]), strict=True):
+    rng = np.random.default_rng(7)
+    for n, (name, rows) in enumerate(ROWS.items()):
+        age = rng.uniform(40 + 2 * n, 85, rows).round(1)
+        stage = rng.choice(STAGES, rows, p=[0.4, 0.35, 0.25])
+        risk = -2 + 0.06 * (age - 60) + 0.5 * (stage == "II") + 1.1 * (stage == "III")
+        died = rng.uniform(size=rows) < 1 / (1 + np.exp(-risk))
         home = Path(directory) / name
         home.mkdir(parents=True, exist_ok=True)
-        np.savetxt(home / "patients.csv", rows, "%.17g", delimiter=",", header=header, comments="")
+        with (home / "patients.csv").open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["patient", "age", "stage", "died"])
+            for patient in range(rows):
+                known = stage[patient] if patient % 97 else "NA"
+                table.writerow([patient, age[patient], known, "yes" if died[patient] else "no"])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from hushgrad.agent.local import Local
 from hushgrad.agent.rounds import OpenRound, Outbox, Payload, close_round
 from hushgrad.agent.single import SingleAgent
 from hushgrad.agent.stepping import StepPlan, as_it_is, as_traced, traced
-from hushgrad.agent.vectors import Vector, is_finite
+from hushgrad.agent.vectors import Vector, is_within
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.exchange import Pull, Push
 
@@ -70,13 +70,12 @@ class StepMachine:
         """The exchanges of the present round."""
         return tuple(sending.asked for sending in self._opened.sendings)
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether all numbers of the present round are finite.
+    def is_within(self, most: float) -> bool:
+        """Whether the numbers of the present round are finite, and own shares at most `most`.
 
         An own share is finite only if all messages are, so the own shares tell.
         """
-        return all(map(is_finite, self._opened.own))
+        return all(is_within(own, most) for own in self._opened.own)
 
     # ---- going on
 

@@ -85,8 +85,9 @@ def sending_of(agent: SingleAgent, exchange: Push | Pull) -> tuple[Sending, list
 def open_round(
     sendings: Sequence[Sending], vectors: Sequence[Sequence[Vector]], at: int
 ) -> OpenRound:
-    """Compute the messages of a round from the vectors of each sending; `at` is the place of the
-    iteration among those of the sendings.
+    """Compute the messages of a round from the vectors of each sending.
+
+    A sending has weights for several iterations; `at` picks the weights of this one.
     """
     sent = [_send(*each, at) for each in zip(sendings, vectors, strict=True)]
     own = tuple([stays for _, stays in sent])

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from sys import float_info
 
 import numpy as np
 from numpy.typing import NDArray
 
 type Vector = NDArray[np.float64]  # (d,)
 
+FINITE = float_info.max  # the largest number that is finite
 _FEW = 32  # numbers
 
 
@@ -22,6 +24,15 @@ def is_finite(vector: Vector) -> bool:
     if len(vector) <= _FEW:
         return all(map(math.isfinite, vector.tolist()))
     return bool(np.isfinite(vector).all())
+
+
+def is_within(vector: Vector, most: float) -> bool:
+    """Whether every number is finite and at most `most` in size."""
+    if len(vector) <= _FEW:
+        numbers = vector.tolist()
+        # a sum is quick, and NaN stays in it
+        return sum(map(abs, numbers)) <= most or all(abs(v) <= most for v in numbers)
+    return bool(vector.max() <= most and vector.min() >= -most)
 
 
 def total(vectors: Iterable[Vector]) -> Vector:

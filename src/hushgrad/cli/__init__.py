@@ -19,8 +19,8 @@ from hushgrad.cli.terminal import handled
 # Each is a function of the same name in the module of that name, in the order of --help; or, where
 # the module has COMMANDS of its own, a group of them. Those whose module is not there are left out.
 COMMANDS = (
-    "demo", "new", "run", "gather", "compare", "audit", "cite", "bench", "contract", "key", "agent",
-    "fit", "status", "doctor",
+    "demo", "new", "run", "gather", "compare", "audit", "cite", "bench", "contract", "rehearse",
+    "key", "agent", "fit", "status", "doctor", "ledger", "dossier", "sbom",
 )  # fmt: skip
 
 # Typer keeps line ends in these, so a paragraph is a line.

@@ -16,9 +16,10 @@ hushgrad agent agent.toml
 
 hushgrad agent agent.toml --format json 2> agent.log
 
-Exit codes: 0 done or converged, 1 failed or diverged, 2 bad input, 3 a neighbour was lost, 4
-refused (a stale copy, a journal that does not repeat itself, masks that do not cancel, a diameter
-that is too small), 130 stopped by a signal. After 3 and 130 the same command continues the run.
+Exit codes: 0 done or converged, 1 failed, 2 bad input, 3 a neighbour was lost or failed, 4 refused
+(a stale copy, a journal that does not repeat itself, masks that do not cancel, a diameter that is
+too small), 5 diverged, 6 all iterations done, but the tolerance was missed, 7 a neighbour ended the
+run, 130 stopped by a signal. After 3 and 130 the same command continues the run.
 """
 
 

@@ -33,10 +33,10 @@ def doctor(
 ) -> None:
     """Check what an agent needs, before a run or during it, without disturbing anyone.
 
-    Keys and their modes, certificates, names and dates, the data and the objective, the agent's
-    own exposure (held, accepted in its file, or refused), the state directory, ports, and of every
-    neighbour with an address: whether it answers, is who it should be, runs the same, and has the
-    same time.
+    Keys, certificates, names and dates, owners and modes of files, the data and the objective
+    (one row, one class, constant columns, huge numbers), the agent's own exposure (held, accepted
+    in its file, or refused), the state directory, ports, and of every neighbour with an address:
+    whether it answers, is who it should be, runs the same, and has the same time.
     """
     from hushgrad.network.config.file import load_config
     from hushgrad.network.ops.doctor import examine

@@ -19,8 +19,9 @@ hushgrad doctor agent.toml
 hushgrad fit agent.toml
 
 Exit codes: 0 done, 1 failed (the fit has no result, and the reason is named), 2 bad input, 3 a
-neighbour was lost, 4 refused (other rows than at the start, sums that differ, a stale copy), 130
-stopped by a signal. After 3 and 130 the same command continues the fit.
+neighbour was lost or failed, 4 refused (other rows than at the start, sums that differ, a stale
+copy), 7 a neighbour ended the fit, 130 stopped by a signal. After 3 and 130 the same command
+continues the fit.
 """
 
 
@@ -36,7 +37,8 @@ def fit(
     """Fit one regression to the rows of all sites: every site runs this command with its own rows.
 
     The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
-    rows would give. It is printed, and written beside the state: result.json, coefficients.csv.
+    rows would give. It is printed, and written beside the state: result.json, coefficients.csv, and
+    page.html, which also tells how the fit describes the rows of this site alone.
     """
     from hushgrad.network.ops.command import run_agent
 

@@ -34,11 +34,13 @@ def status(
 ) -> None:
     """Show where an agent stands: its run, iteration and round, and its result if there is one.
 
-    It is read from the state directory, whether the agent runs or not. Of an agent that runs and
-    serves metrics, also whom it is connected to and for whom it waits.
+    It is read from the state directory, whether the agent runs or not; also for whom the agent has
+    been waiting, once it has waited for ten seconds. Of an agent that runs and serves metrics, also
+    whom it is connected to.
     """
     from hushgrad.network.ops.result import read_result
     from hushgrad.network.state.position import read_position
+    from hushgrad.network.state.waiting import read_waiting
 
     config = None if place.is_dir() else _config(place)
     position = read_position(place if config is None else config.state)
@@ -48,6 +50,9 @@ def status(
     document |= {"started": position is not None}
     if position is not None:
         document |= asdict(position) | {"summary": position.summary}
+        waiting = read_waiting(place if config is None else config.state)
+        if position.is_running and waiting is not None:
+            document["waiting"] = asdict(waiting)
         if position.is_running and config is not None and config.metrics is not None:
             document["live"] = _ask(config.metrics)
     result = read_result(place / "result" if config is None else config.result)
@@ -94,11 +99,13 @@ def _print(document: dict[str, Any]) -> None:
     }
     if document["started"]:
         rows["starts"] = str(document["starts"])
+    if (waiting := document.get("waiting")) is not None:
+        rows["waiting for"] = f"{', '.join(waiting['names'])} since {waiting['since']}"
     if (live := document.get("live")) is not None:
         rows["connected"] = ", ".join(live["connected"]) or "to nobody"
         if live["disconnected"]:
             rows["not connected"] = ", ".join(live["disconnected"])
-        if live["waiting_for"]:
+        if live["waiting_for"] and "waiting for" not in rows:
             rows["waiting for"] = ", ".join(live["waiting_for"])
         if live["jumps"]:
             rows["jumps"] = ", ".join(f"{n} of {name}" for name, n in live["jumps"].items())

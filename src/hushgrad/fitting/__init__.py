@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from hushgrad.fitting.programmes import programme
     from hushgrad.fitting.result import FitResult
     from hushgrad.fitting.rows import Rows, rows_of
+    from hushgrad.fitting.site_check import CheckGroup, SiteCheck
     from hushgrad.fitting.tables import SiteTable, read_table, table_of
 
 __all__ = [
+    "CheckGroup",
     "FitResult",
     "FitStage",
     "Model",
     "Rows",
+    "SiteCheck",
     "SiteTable",
     "contract",
     "contract_digest",
@@ -43,6 +46,7 @@ __getattr__, __dir__ = lazy_exports(
         "programmes": "programme",
         "result": "FitResult",
         "rows": "Rows rows_of",
+        "site_check": "CheckGroup SiteCheck",
         "tables": "SiteTable read_table table_of",
     },
 )

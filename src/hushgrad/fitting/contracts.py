@@ -5,14 +5,13 @@ Its digest names it. Sites compare digests, and `first_difference` says which fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from hushgrad.errors import ModelError
 from hushgrad.files.digest import commitment
-from hushgrad.files.strict_json import plain
+from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.model import Model
 
 PROGRAMME = 1  # the version of the stages: sites with different stages cannot pool
@@ -38,7 +37,7 @@ def _canonical(value: Any) -> Any:
 
 def contract_text(document: Mapping[str, Any]) -> str:
     """The document as JSON, one text for equal documents."""
-    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return strict_json(document)
 
 
 def contract_digest(document: Mapping[str, Any]) -> str:

@@ -67,6 +67,7 @@ def summarise(
         variance=2 * end.loss * at.y_scale**2 / (n - p) if model.kind == "linear" else None,
         stages=stages,
         contract=digest,
+        spread=np.concatenate([np.ones(int(model.has_intercept)), at.spread]),
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from hushgrad.errors import ModelError
 from hushgrad.fitting.model import Model
@@ -15,14 +13,9 @@ from hushgrad.schema.places import Mistakes, Source
 def load_model(path: str | Path) -> Model:
     """Read and check a model file; mistakes are named by file, line and key."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        tables: dict[str, Any] = tomllib.loads(text)
-    except FileNotFoundError:
-        raise ModelError(f"there is no model file at '{path}'. Correct the path.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ModelError(f"'{path}' cannot be read as TOML: {error}.") from error
-    source = Source(str(path), path.parent, text, what="model", raises=ModelError)
+    source = Source(str(path), path.parent, what="model file", raises=ModelError)
+    source = source.read("Correct the path.")
+    tables = source.tables()
     findings = Mistakes(source)
     for name in tables:
         if name != "model":

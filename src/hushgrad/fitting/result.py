@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from hushgrad.files.atomic import output_directory, write_file
 from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.contracts import contract
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import FitStage
+from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.site_check import SiteCheck, site_check
 from hushgrad.fitting.sums import Vector
 
 _ERRORS = {"model": "errors by the model", "sandwich": "HC0 errors", "site": "errors by site"}
@@ -50,7 +54,9 @@ class FitResult:
     variance: float | None  # of the residuals of a linear fit
     stages: tuple[FitStage, ...]  # one per average
     contract: str  # digest
+    spread: Vector | None = None  # (p,) pooled standard deviations; 1 of the intercept
     rounds: int | None = None  # communication rounds of all averages; None: no network
+    checks: Mapping[str, SiteCheck] = field(default_factory=dict[str, SiteCheck])  # local, by site
 
     def __getitem__(self, name: str) -> float:
         """The coefficient of this name."""
@@ -123,29 +129,61 @@ class FitResult:
         return [", ".join(notes), pooled, f"contract {self.contract}"]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain values, the contract included."""
+        """Everything pooled as plain values, the contract included; nothing local."""
         plain = {
             name: getattr(self, name)
             for name in (
                 "names", "estimate", "standard_error", "statistic", "p_value", "low", "high",
                 "covariance", "distribution", "n_sites", "n_rows", "n_dropped", "n_events", "loss",
                 "log_likelihood", "null_log_likelihood", "deviance", "null_deviance", "aic",
-                "variance", "rounds", "n_averages", "numbers_pooled", "share_pooled",
+                "variance", "spread", "rounds", "n_averages", "numbers_pooled", "share_pooled",
             )
         }  # fmt: skip
         stages = [vars(stage) for stage in self.stages]
         document = contract(self.model)
         return plain | {"stages": stages, "contract": document, "contract_digest": self.contract}
 
+    @classmethod
+    def from_json(cls, model: Model, document: Mapping[str, Any]) -> FitResult:
+        """The result that `to_json` wrote."""
+        given: dict[str, Any] = {
+            f.name: document[f.name] for f in fields(cls) if f.name in document
+        }
+        for name, value in given.items():
+            given[name] = np.array(value) if isinstance(value, list) else value
+        given["names"] = tuple(document["names"])
+        given["contract"] = document["contract_digest"]
+        given["stages"] = tuple(FitStage(**stage) for stage in document["stages"])
+        return cls(model=model, **given)
+
     def to_csv(self) -> str:
         """The coefficients as CSV, one line each, with all digits."""
         return coefficients_csv(vars(self))
 
+    def checked(self, site: str, rows: Rows) -> SiteCheck:
+        """How well the fit describes the rows of one site; nothing of it leaves the site."""
+        gain = None
+        if self.model.kind == "cox" and self.log_likelihood is not None and self.n_events:
+            gain = (self.log_likelihood - (self.null_log_likelihood or 0.0)) / self.n_events
+        return site_check(
+            self.model, rows, self.estimate, site=site, loss=self.loss, deviance=self.deviance,
+            n_rows=self.n_rows, gain=gain,
+        )  # fmt: skip
+
+    def page(self, path: str | Path) -> Path:
+        """Write the fit as one page of HTML, with the checks of all sites; gives the path."""
+        from hushgrad.fitting.page import Participant, Record, fit_page
+
+        names = [Participant(name=name, role="simulated") for name in self.checks]
+        record = Record(participants=tuple(names), rounds=self.rounds)
+        return write_file(Path(path), fit_page(self, record, self.checks))
+
     def save(self, directory: str | Path) -> Path:
-        """Write `result.json` and `coefficients.csv` into a directory; gives the directory."""
+        """Write `result.json`, `coefficients.csv` and `page.html` into a directory; gives it."""
         directory = output_directory(directory)
         write_file(directory / "result.json", strict_json(self.to_json()))
         write_file(directory / "coefficients.csv", self.to_csv())
+        self.page(directory / "page.html")
         return directory
 
 

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from hushgrad.errors import MaskError, StateError, WireError
 from hushgrad.files.atomic import replace_file
+from hushgrad.network.admission import check_unused
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.masking import ShareSecrets, needs_scale, pairing_of
 from hushgrad.network.keys.pairing import Pairing
-from hushgrad.network.keys.used_ids import check_unused, remember
-from hushgrad.network.promise import mu_of
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import (
     KEY,
@@ -32,7 +31,7 @@ from hushgrad.network.protocol.announcements import (
 )
 from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.mask_tokens import encode_entries
-from hushgrad.network.state.journal import LABEL, StateDirectory
+from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.transport.hub import Hub
 
 # in the state directory: this agent's announcement, then all that it has waited for
@@ -45,8 +44,8 @@ def prepare(config: AgentConfig) -> Pairing | None:
     Refuses a new state directory for a run whose id was used before.
     """
     pairing = pairing_of(config)
-    if pairing is not None and not (config.state / LABEL).exists():
-        check_unused(config.key, config.run.id, config.state)
+    if pairing is not None:
+        check_unused(config)
     return pairing
 
 
@@ -79,7 +78,6 @@ async def agree(
         return Agreement(scale=scale)
     mask_key = None
     if pairing is not None:
-        remember(config.key, config.run.id, mu_of(config))
         mask_key = state.mask_key
         if mask_key is None:  # the run has ended, and no gradient is evaluated again
             return Agreement(scale=scale, lacks_key=True)
@@ -96,10 +94,11 @@ async def agree(
     if is_new:
         hub.start()
         hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
-    while not wanted <= known.known.keys():
-        if is_over():
-            return None
-        await hub.change()
+    with hub.watching.awaiting(lambda: _unannounced(wanted - known.known.keys())):
+        while not wanted <= known.known.keys():
+            if is_over():
+                return None
+            await hub.change()
     hub.check()
     shares = None
     if pairing is not None and mask_key is not None:
@@ -109,6 +108,10 @@ async def agree(
     if is_scaled and scale is None:
         scale = 2.0 ** max(_first(hub, number)[0].exponent for number in wanted)
     return Agreement(shares, scale)
+
+
+def _unannounced(numbers: set[int]) -> list[str]:
+    return [f"the announcement of agent {number}" for number in sorted(numbers)]
 
 
 def _own(

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,22 +24,18 @@ from hushgrad.agent.stages import n_stages
 from hushgrad.agent.vectors import Vector
 from hushgrad.errors import (
     AgentError,
-    DiameterError,
     DivergedError,
-    ExposureError,
-    JumpError,
-    MaskError,
+    InputError,
+    PeerEndedError,
     PeerLostError,
     ProblemError,
-    ReplayError,
-    StageError,
-    StaleCopyError,
     StateError,
 )
+from hushgrad.network.admission import Admission, admit
 from hushgrad.network.agreement import prepare
 from hushgrad.network.config.file import load_config
 from hushgrad.network.config.model import AgentConfig
-from hushgrad.network.exposure import check_exposure
+from hushgrad.network.endings import status_of
 from hushgrad.network.journaled import JournaledMachine
 from hushgrad.network.keys.masking import MASKS, begun_with, check_begun
 from hushgrad.network.keys.pairing import Pairing
@@ -46,6 +43,7 @@ from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.ops.result import AgentResult, Status
 from hushgrad.network.pace import Pace
+from hushgrad.network.protocol.codes import Ending
 from hushgrad.network.protocol.session import Session
 from hushgrad.network.protocol.stopping import Stopping
 from hushgrad.network.rounds import Rounds
@@ -53,6 +51,7 @@ from hushgrad.network.staging import Stages, check_stages, prepare_stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.position import Position, read_position
 from hushgrad.network.state.samples import SAMPLES, Samples
+from hushgrad.network.state.waiting import tell_waiting
 from hushgrad.network.suspicion import JumpPolicy, check_jumped
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import Transport
@@ -63,13 +62,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hushgrad.agent")
 
-FAR = 1e100  # an iterate with a larger entry counts as diverged
 # A file in the state directory: the agent has finished, but a neighbour did not within `max_wait`.
 LEFT = "left"
 AGAIN = 10.0  # seconds that an agent with such a file waits at most, when it is started again
-_REFUSALS = (
-    StaleCopyError, ReplayError, MaskError, DiameterError, StageError, JumpError, ExposureError,
-)  # fmt: skip
 GRACE = 2.0  # seconds, once all have finished, for the neighbours to learn that all have
 
 
@@ -110,6 +105,7 @@ class Agent:
         self._hub: Hub | None = None
         self._is_asked_to_stop = False
         self._incarnation = 0
+        self._admission: Admission | None = None
         self._pace = Pace(self.config.heartbeat)
         self._is_followed = False  # the user iterates over the agent
         self._pool = ThreadPoolExecutor(1, "hushgrad-compute")
@@ -147,31 +143,34 @@ class Agent:
             async for _ in self._iterate():
                 pass
         except (AgentError, DivergedError, ProblemError) as error:
-            is_bad_input = isinstance(error, ProblemError) and self.stats.round < 0
-            if not self._incarnation or is_bad_input:  # the run did not begin
+            if not self._incarnation or self._is_bad_input(error):  # the run did not begin
                 raise
-            return self._result(self._status_of(error), str(error), started)
+            return self._result(status_of(error, self.x), str(error), started)
         rounds, tolerance = self._rounds, self.config.run.tolerance
         status = rounds.status if rounds is not None else None
-        is_missed = status is Status.DONE and tolerance is not None
+        is_missed = status is Status.NOT_CONVERGED
         detail = f"the tolerance of {tolerance:g} was not reached" if is_missed else ""
         if self._stages is not None and self._stages.error is not None:
             detail = str(self._stages.error)
         return self._result(status or Status.STOPPED, detail, started)
 
-    def _status_of(self, error: Exception) -> Status:
-        if isinstance(error, PeerLostError):
-            return Status.PEER_LOST
-        if isinstance(error, _REFUSALS):
-            return Status.REFUSED
-        # gradients at a distant iterate overflow before the iterate does
-        is_lost = isinstance(error, ProblemError) and not np.abs(self.x).max() < FAR
-        return Status.DIVERGED if is_lost or isinstance(error, DivergedError) else Status.FAILED
+    def _is_bad_input(self, error: Exception) -> bool:
+        return isinstance(error, InputError) and self.stats.round < 0
+
+    def _fail(self, hub: Hub, error: Exception) -> None:
+        """End by an error, and tell the neighbours how; bad input can be corrected meanwhile."""
+        if not self._is_bad_input(error):
+            is_diverged = status_of(error, self.x) is Status.DIVERGED
+            hub.fail(error, Ending.DIVERGED if is_diverged else None)
+            if hub.is_telling:  # an agent that has not yet met its neighbours
+                hub.start()
 
     def _result(self, status: Status, detail: str, started: float) -> AgentResult:
         if self.stats.round < 0:  # the agent ended before it had read its journal
             with suppress(StateError):
                 self._note_position(read_position(self.config.state))
+        if self._admission is not None:
+            self._admission.end(status)
         return AgentResult(
             name=self.config.name,
             run=self.config.run.id,
@@ -212,7 +211,9 @@ class Agent:
             self._given or config.objective, config.run.dim, hessian=self._hessian
         )
         check_stages(config.run, objective)
-        check_exposure(config, objective, is_quadratic=self._is_quadratic)
+        admission = admit(
+            config, objective, is_quadratic=self._is_quadratic, is_given=self._given is not None
+        )
         pairing = prepare(config)
         credentials = None if self._transport else credentials_of(config)
         state = StateDirectory(
@@ -224,6 +225,8 @@ class Agent:
             path = config.state / SAMPLES
             self._samples = Samples(path, every=every, iterations=config.run.iterations)
         try:
+            admission.begin(state)
+            self._admission = admission
             check_jumped(config.state)
             session, stopping = session_of(config, self._incarnation)
             if credentials is not None:
@@ -234,6 +237,7 @@ class Agent:
                 config, session, stopping, self._transport,
                 max_wait=longest or config.max_wait, stats=self.stats,
             )  # fmt: skip
+            hub.watching.tell = partial(tell_waiting, config.state)
             self._stages = stages = stages_of(config, objective)
             try:
                 async with aclosing(
@@ -241,12 +245,13 @@ class Agent:
                 ) as iterations:
                     async for k in iterations:
                         yield k
-            except (JumpError, ExposureError) as error:
-                hub.fail(error)
+            except Exception as error:
+                self._fail(hub, error)
                 raise
             finally:
                 await hub.close()
                 stages.close()
+                tell_waiting(config.state, (), "")
         finally:
             await asyncio.to_thread(self._pool.shutdown)
             if self._samples is not None:
@@ -331,7 +336,7 @@ class Agent:
                 if rounds.due is not None:
                     hub.wake()
         except Exception as error:  # the task of the agent raises the error
-            hub.fail(error)
+            self._fail(hub, error)
         if rounds.status is not None:
             hub.wake()
 
@@ -359,13 +364,7 @@ class Agent:
 
     def _sample(self, machine: StepMachine) -> None:
         if self._samples is not None:
-            try:
-                self._samples.keep(machine.k, machine.x)
-            except OSError as error:
-                raise StateError(
-                    f"'{self.config.state / SAMPLES}' cannot be written: {error.strerror}. The "
-                    "state is kept: make room, then start the agent again."
-                ) from error
+            self._samples.keep(machine.k, machine.x)
 
     async def _compute[T](self, work: Callable[..., T], *given: Any) -> T:
         """Call `work` in a thread, so that the event loop goes on."""
@@ -377,13 +376,14 @@ class Agent:
         if rounds.is_settled:
             return
         hub.broadcast(session.finish())
+        hub.watching.note_progress()
         try:
             while not session.is_settled and not self._is_asked_to_stop:
                 await hub.change()
-        except PeerLostError as error:
+        except (PeerLostError, PeerEndedError) as error:
             log.warning(
-                "left before %s had finished; start this agent again if it needs the last message",
-                error, extra={"event": "unsettled"},
+                "left before all had finished (%s); start this agent again if one needs the last "
+                "message", error, extra={"event": "unsettled"},
             )  # fmt: skip
             with suppress(OSError):
                 (self.config.state / LEFT).touch()

@@ -39,10 +39,15 @@ async def introduce(
         weights = _public(config, hub, ends)["W"]
         names = {j: session.peers[j].name for j in linked}
         hub.tell_row(Row(weights.own, weights.into, names))
-        while not set(linked) <= set(hub.rows):
-            if is_over():
-                return None
-            await hub.change()
+
+        def unknown() -> list[str]:
+            return [f"the weights of {names[j]}" for j in linked if j not in hub.rows]
+
+        with hub.watching.awaiting(unknown):
+            while unknown():
+                if is_over():
+                    return None
+                await hub.change()
         rows = {j: hub.rows[j] for j in linked}
     return {
         "ends": {str(j): [e.into, e.out] for j, e in ends.items()},

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from hushgrad.fitting.programmes import programme
 from hushgrad.fitting.result import FitResult
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.sums import SIZE, settled
+from hushgrad.network.admission import check_policy_average
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.masking import masked_statistic
@@ -65,7 +67,13 @@ class Programme(Stages):
     def result(self) -> FitResult | None:
         """The result, once the run has ended with one."""
         found = self._outcome if self.has_ended else None
-        return found if isinstance(found, FitResult) else None
+        if not isinstance(found, FitResult):
+            return None
+        if not found.checks:
+            name = self.config.name
+            found = replace(found, checks={name: found.checked(name, self._rows)})
+            self._outcome = found
+        return found
 
     @property
     def error(self) -> FitError | None:
@@ -157,6 +165,7 @@ class Programme(Stages):
             return
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._effective, largest)
+        check_policy_average(self.config, self._objective, stage)
 
     def _note_effective(self, rows: float) -> None:
         self._effective = rows

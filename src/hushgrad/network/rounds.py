@@ -49,11 +49,11 @@ class Rounds:
     ):
         self._run, self.steps, self._stopping, self._state = run, steps, stopping, state
         self._peers, self._stats = tuple(sorted(peers)), stats
-        self._suspicion = suspicion
+        self._suspicion, self._bound = suspicion, run.bound
         self._is_still = self._must_stop = False
         self.due: int | None = None  # the stage to be entered, since the last one is over
         self._consumed = b""  # digests of the last messages of that stage
-        self.status: Status | None = None  # done or converged, once the run has ended
+        self.status: Status | None = None  # done, converged or not, once the run has ended
         self.is_settled = False  # the run has ended at every neighbour, too
         self.round = -1  # the last round in the journal
         self.frames: dict[int, Frames] = {}  # of the last two rounds
@@ -146,7 +146,7 @@ class Rounds:
         is_over = has_ended and machine.k == self._end_of_stage()
         is_last = self._is_last_stage and self._run.model is None  # a fit ends when it knows enough
         if (has_ended and self._must_stop) or (is_over and is_last):
-            self._finish(consumed, Status.CONVERGED if self._must_stop else Status.DONE)
+            self._finish(consumed, Status.CONVERGED if self._must_stop else self._complete)
         elif is_over:
             self.due, self._consumed = self.stage + 1, consumed
         else:
@@ -154,6 +154,11 @@ class Rounds:
                 steps.go_on()
             self._commit(consumed, is_new=has_ended)
         return has_ended
+
+    @property
+    def _complete(self) -> Status:
+        """The status after all iterations."""
+        return Status.DONE if self._run.tolerance is None else Status.NOT_CONVERGED
 
     def _end_of_stage(self) -> int:
         """The iteration with which the next stage begins, or the run ends."""
@@ -202,10 +207,10 @@ class Rounds:
     def _commit(self, consumed: bytes, *, is_new: bool) -> None:
         """Write the present round to the journal; `is_new`: the round is the first of a step."""
         machine = self.steps.machine
-        if not machine.is_finite:  # every neighbour would refuse the numbers
+        if not machine.is_within(self._bound):  # every neighbour would refuse the numbers
             raise DivergedError(
-                f"iteration {machine.k}: the numbers to be sent are not finite. Choose a "
-                "smaller stepsize."
+                f"iteration {machine.k}: the numbers to be sent are not finite, or larger than "
+                f"{self._bound:.3g}. Choose a smaller stepsize, or scale the data."
             )
         stop = self._stopping.encode()
         sent = self._encode(stop)

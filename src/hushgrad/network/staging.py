@@ -146,7 +146,7 @@ class Stages:
         """The e of the power of two 2^e that covers q_i, the gradient at the start, and the least
         unit of the algorithm.
 
-        A declared scale covers them all. Then e is that of the scale and tells nothing of the data.
+        A declared scale covers them all. Then the scale alone gives e, which tells nothing of them.
         """
         algorithm = self.config.run.algorithm
         assert isinstance(algorithm, Masked)
@@ -210,7 +210,8 @@ class Stages:
                     "is not finite. Choose a smaller stepsize."
                 )
         if start is None:
-            await hub.change()
+            with hub.watching.awaiting(lambda: [f"the start of stage {stage + 1} of agent 0"]):
+                await hub.change()
             return False
         await compute(self.make, stage, start)
         if self.config.number == LEADER:  # now the start can change no more

@@ -44,17 +44,15 @@ class JumpPolicy:
     def _note(self, jump: Jump, round_: int) -> None:
         sender, name = jump.sender, self._names[jump.sender]
         self._stats.jumps[name] += 1
-        start = f"{name} sent a message in round {round_} that moved"
         most = f"but the messages before explain {jump.expected:.1e} at most"
-        text = f"{start} by {jump.size:.1e}, {most}"
+        text = f"{name} sent a message in round {round_} that moved by {jump.size:.1e}, {most}"
         if sender not in self._last or round_ - self._last[sender] >= BURST:
             log.warning("jump: %s", text, extra={"event": "jump", "peer": name})
         self._last[sender] = round_
         if self._most is not None and self._stats.jumps[name] > self._most:
             text = f"{text}; max_jumps = {self._most} allows no more"
             replace_file(self._state / JUMPED, lambda file: file.write(text.encode()))
-            told = f"{start} farther than the messages before explain"
-            raise JumpError(_with_way_out(text, self._state), told)
+            raise JumpError(_with_way_out(text, self._state))
 
 
 def check_jumped(state: Path) -> None:

@@ -6,8 +6,10 @@ deployed.py calls these functions once at every start.
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime
 
 from hushgrad.agent.weights import Ends
+from hushgrad.errors import IdentityError
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.keys.masking import announcements_of, mask_tokens_of
@@ -21,6 +23,8 @@ from hushgrad.network.staging import Stages
 from hushgrad.network.transport.hub import Hub
 from hushgrad.network.transport.tls import TLS, Transport
 
+MOST_ROUNDS = 8  # in an iteration; no algorithm of the library has more than 2
+
 type Credentials = tuple[Identity, dict[str, Certificate]]
 
 
@@ -32,7 +36,11 @@ def session_of(config: AgentConfig, incarnation: int) -> tuple[Session, Stopping
     me = SelfDescription(public, config.number, incarnation, ends, heartbeat=config.heartbeat)
     peers = {n.number: Peer(n.number, n.name, n.direction, n.two_hop) for n in config.neighbours}
     stopping = Stopping(_diameter(config.run))
-    return Session(me, peers, stopping.n_bytes), stopping
+    session = Session(
+        me, peers, stopping.n_bytes, n_agents=config.run.n_agents,
+        most_rounds=MOST_ROUNDS * config.run.iterations, largest=config.run.bound,
+    )  # fmt: skip
+    return session, stopping
 
 
 def stages_of(config: AgentConfig, objective: Objective) -> Stages:
@@ -46,16 +54,22 @@ def stages_of(config: AgentConfig, objective: Objective) -> Stages:
 
 def credentials_of(config: AgentConfig) -> Credentials:
     """The identity of this agent, and the certificates of its neighbours by name."""
-    return load_identity(config.key, config.certificate, name=config.name), {
-        n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours
-    }
+    own = load_identity(config.key, config.certificate, name=config.name)
+    if (objection := own.certificate.objection()) is not None:
+        raise IdentityError(
+            f"no neighbour would accept this agent: its certificate '{config.certificate}' "
+            f"{objection}, and this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
+            "Set the clock, or make a new certificate (hushgrad key new) and exchange it."
+        )
+    return own, {n.name: load_certificate(n.certificate, name=n.name) for n in config.neighbours}
 
 
 def tls_of(
     config: AgentConfig, credentials: Credentials, listening: socket.socket | None
 ) -> Transport:
     addresses = {n.name: n.address for n in config.neighbours if n.address is not None}
-    return TLS(*credentials, addresses, listening or config.listen)
+    proxies = {n.name: n.proxy for n in config.neighbours if n.proxy is not None}
+    return TLS(*credentials, addresses, listening or config.listen, proxies)
 
 
 def hub_of(
@@ -81,7 +95,13 @@ def hub_of(
         stats=stats,
         mask_tokens=mask_tokens_of(config),
         announcements=announcements_of(config),
-        starts=Starts(config.number, run.dim, len(run.lengths), are_told=run.model is None),
+        starts=Starts(
+            config.number,
+            run.dim,
+            len(run.lengths),
+            are_told=run.model is None,
+            largest=run.bound,
+        ),
     )
 
 

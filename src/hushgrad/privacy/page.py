@@ -6,13 +6,13 @@ import platform
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from inspect import getdoc
 from pathlib import Path
 
 import numpy as np
 
 from hushgrad.files.atomic import replacing
+from hushgrad.files.page import html_page, stylesheet
 from hushgrad.privacy import drawing
 from hushgrad.privacy.attacks import ALL
 from hushgrad.privacy.findings import Finding, Findings
@@ -58,22 +58,14 @@ def write_page(
 
 def page(audits: Sequence[Findings], *, heading: str = "Privacy audit") -> str:
     """The page's text."""
-    style = files("hushgrad.privacy").joinpath("page.css").read_text(encoding="utf-8")
-    body = "\n".join(
-        [
-            _heading(audits[0], heading),
-            _matrix(audits),
-            *(_section(audit) for audit in audits),
-            _explained(audits),
-            _footer(audits[0]),
-        ]
-    )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
-        "</body>\n</html>\n"
-    )
+    body = [
+        _heading(audits[0], heading),
+        _matrix(audits),
+        *(_section(audit) for audit in audits),
+        _explained(audits),
+        _footer(audits[0]),
+    ]
+    return html_page(heading, body, stylesheet("hushgrad.privacy", "page.css"))
 
 
 def _heading(audit: Findings, heading: str) -> str:

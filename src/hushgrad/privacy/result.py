@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from hushgrad.files.strict_json import parse_json
 from hushgrad.privacy.coalitions import Coalition
 from hushgrad.privacy.findings import Finding, Findings
 from hushgrad.privacy.page import write_page
@@ -38,7 +38,7 @@ class Audit(Findings):
     @staticmethod
     def from_json(text: str) -> Audit:
         """An audit that `to_json` wrote."""
-        stored = _tupled(json.loads(text))
+        stored = _tupled(parse_json(text))
         stored["findings"] = tuple(_finding(f) for f in stored["findings"])
         stored["coalitions"] = tuple(Coalition(**c) for c in stored["coalitions"])
         if (promised := stored.get("promised")) is not None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from hushgrad.errors import optional
-from hushgrad.problems.data import map_leaves
 from hushgrad.problems.newton import Point
 
 DENSE = 200  # up to this dimension a Hessian per agent and its eigenvalues are cheap
@@ -61,7 +60,7 @@ def on_device(data: Any) -> Any:
     """The data as JAX arrays, so that repeated calls do not copy it again."""
     jax = optional("jax", "sim")
     with jax.enable_x64(True):
-        return map_leaves(lambda _, leaf: jax.numpy.asarray(leaf), data)
+        return jax.device_put(data)
 
 
 class Sums:

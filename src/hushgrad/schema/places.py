@@ -1,6 +1,6 @@
-"""The place of a mistake in a TOML file, and the error messages that name the place.
+"""TOML files: their tables, the place of a mistake in them, and errors that name the place.
 
-Study files and agents' files use it.
+Studies, agents' files and models are read here.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import tomllib
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,22 @@ class Source:
     swept: tuple[str, ...] = ()  # the keys that the sweep sets, which stand in [sweep]
     what: str = "study"  # the kind of file, for messages
     raises: type[InputError] = StudyError
+
+    def read(self, advice: str) -> Source:
+        """The source with the text of its file; `advice` is for a file that is not there."""
+        try:
+            text = Path(self.name).read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise self.raises(f"there is no {self.what} at '{self.name}'. {advice}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.raises(f"the {self.what} '{self.name}' cannot be read: {error}.") from error
+        return replace(self, text=text)
+
+    def tables(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            raise self.raises(f"{self.name}: this is not TOML: {error}.") from error
 
     def place(self, keys: Keys) -> str:
         r"""A place such as `study.toml:7: algorithm[0].name`; without a line if none is found.

@@ -66,17 +66,21 @@ def fit(
             f"there are {len(sites)} sites. Build the network with n_agents = {len(sites)}."
         )
     check_contracts({name: contract(declared) for name, declared in models.items()})
-    fits = [
-        programme(models[name], _rows(models[name], name, site)) for name, site in sites.items()
-    ]
+    rows = {name: _rows(models[name], name, site) for name, site in sites.items()}
+    fits = [programme(models[name], rows[name]) for name in sites]
     if network is None:
-        return drive(fits, add)[0]
+        return _checked(drive(fits, add)[0], rows)
     accepted = tuple(accept_exposure)
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
     result = replace(drive(fits, averages.pool)[0], rounds=averages.rounds)
     if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
         warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
-    return result
+    return _checked(result, rows)
+
+
+def _checked(result: FitResult, rows: Mapping[str, Rows]) -> FitResult:
+    """The result with the check of every site."""
+    return replace(result, checks={name: result.checked(name, own) for name, own in rows.items()})
 
 
 def _exposure(result: FitResult) -> str:

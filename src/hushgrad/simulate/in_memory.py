@@ -118,7 +118,7 @@ class SentMessages:
         self.recording.array((*name, AWAKE), (len(self._arc),), bool)[place] = True
 
     def traffic(self, iterations: int, links: int, graph_links: int) -> Traffic:
-        """Per iteration, of the first `iterations`, over `links` of which the graph has its own."""
+        """The mean traffic of an iteration; `links` counts two-hop links too, `graph_links` not."""
         iterations -= self.counts_from
         return Traffic(
             rounds_per_iteration=round(self.rounds / iterations),

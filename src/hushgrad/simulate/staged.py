@@ -191,7 +191,9 @@ def _stage(
     every: Statistic,
     driver: Driver,
 ) -> Outcome:
-    """One stage; the samples that it takes are those of the run from `begin` on, and its end."""
+    """One stage, which begins at iteration `begin` of the run. It takes the run's samples in its
+    iterations, and one at its end.
+    """
     kept = request.checkpoint.load(s)
     if kept is not None:
         request.tick(length * len(x0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -237,29 +236,23 @@ class Study:
 def load_study(path: str | Path) -> Study:
     """Read and check a study file."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise StudyError(
-            f"there is no study at '{path}'. `hushgrad new {path.name}` writes an example."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"'{path}' cannot be read as a study: {error}.") from error
-    return parse_study(text, source=str(path), directory=path.parent)
+    source = Source(str(path), path.parent)
+    source = source.read(f"`hushgrad new {path.name}` writes an example.")
+    return _checked(source, source.tables())
 
 
 def parse_study(
     study: str | Mapping[str, Any], source: str = "study", directory: str | Path | None = None
 ) -> Study:
     """Check a study given as TOML text or as tables; `directory` is where its paths start."""
-    text = study if isinstance(study, str) else ""
-    try:
-        tables = tomllib.loads(study) if isinstance(study, str) else copy.deepcopy(dict(study))
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"{source}: this is not TOML: {error}.") from error
-    parsed = Study(tables, Source(source, Path(directory or "."), text))
-    parsed.check()
-    return parsed
+    place = Source(source, Path(directory or "."), study if isinstance(study, str) else "")
+    return _checked(place, place.tables() if isinstance(study, str) else copy.deepcopy(dict(study)))
+
+
+def _checked(source: Source, tables: dict[str, Any]) -> Study:
+    study = Study(tables, source)
+    study.check()
+    return study
 
 
 def sweep(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrad.errors import PrivacyError
+from hushgrad.files.strict_json import parse_json
 from hushgrad.theory import gaussian_dp
 
 
@@ -60,7 +61,7 @@ class Ledger:
     def from_json(text: str) -> Ledger:
         """A ledger that `to_json` wrote."""
         ledger = Ledger()
-        stored: Any = json.loads(text)
+        stored: Any = parse_json(text)
         for run, mu in stored["runs"]:
             ledger = ledger.add(run, math.inf if mu is None else mu)
         return ledger

@@ -321,3 +321,44 @@ def test_paths_start_at_the_files_directory():
     config = parse_config(tables, directory="/srv/agent")
     assert config.key == Path("/etc/keys/n.key")
     assert config.certificate == Path("/srv/agent/keys/n.crt")
+
+
+# ---- proxies and the largest number
+
+
+def test_a_proxy_is_for_every_neighbour_that_is_dialled_unless_it_has_its_own():
+    tables = changed("agent", proxy="http://proxy.example.org:3128")
+    tables["neighbour"][0]["address"] = "south.example.org:7440"
+    tables["neighbour"][1]["address"] = "west.example.org:7440"
+    proxies = lambda: [n.proxy for n in parse_config(tables).neighbours]  # noqa: E731
+    assert proxies() == [("proxy.example.org", 3128)] * 2
+    tables["neighbour"][1]["proxy"] = "http://[2001:db8::1]:8080/"
+    assert proxies() == [("proxy.example.org", 3128), ("2001:db8::1", 8080)]
+    tables["neighbour"][1]["proxy"] = "none"
+    assert proxies() == [("proxy.example.org", 3128), None]
+    del tables["neighbour"][1]["address"], tables["neighbour"][1]["proxy"]
+    assert proxies() == [("proxy.example.org", 3128), None]  # it is not dialled
+
+
+@pytest.mark.parametrize(
+    "proxy", ["https://proxy:3128", "proxy:3128", "http://proxy", "http://me:secret@proxy:1", ""]
+)
+def test_a_proxy_that_is_none_is_named(proxy):
+    text = said(changed("agent", proxy=proxy))
+    assert "[agent]" in text or "proxy" in text
+    assert 'is not a proxy "http://host:port"' in text
+
+
+def test_a_proxy_without_an_address_and_a_largest_number_that_is_none_are_named():
+    tables = changed("run", largest=0.0)
+    tables["neighbour"][0].pop("address", None)
+    tables["neighbour"][0]["proxy"] = "http://proxy:3128"
+    text = said(tables)
+    assert "needs the key address: this agent dials through the proxy" in text
+    assert "largest" in text
+    assert parse_config(changed("run", largest=5)).run.bound == 5.0
+
+
+def test_agents_compare_the_largest_number():
+    one, other = (parse_config(changed("run", largest=n)).run for n in (5.0, 6.0))
+    assert differences(public_parts(one), public_parts(other)) == "largest: 5.0 here, 6.0 there"

@@ -11,10 +11,10 @@ import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.network import mint, write_config
 from hushgrad.network.config.file import load_config
-from hushgrad.network.keys.used_ids import mus, remember
 from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.ops.guarantee import guarantees
 from hushgrad.network.promise import missing, mu_of
+from hushgrad.network.state.ledger import BEGUN, ledger_of, mus
 
 ETA, LAM, M, DIM = 0.5, 0.01, 5, 2
 
@@ -119,6 +119,14 @@ def write_without_eta(config, tmp_path):
     file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("eta")))
     assert config.run.eta == 0.5
     return file
+
+
+def remember(key, run, mu):
+    ledger = ledger_of(key)
+    if not ledger.exists:
+        ledger.create()
+    with ledger.locked():
+        ledger.append(BEGUN, {"run": run, "mu": mu if mu is None or math.isfinite(mu) else "inf"})
 
 
 def test_the_runs_of_a_key_compose_in_the_ledger(tmp_path):

@@ -122,7 +122,7 @@ def random_frame(rng):
     head = wire.HEADER.pack(
         mostly(wire.MAGIC, b"HTTP"),
         mostly(wire.VERSION, 1),
-        mostly(int(rng.integers(1, 10)), int(rng.integers(256))),
+        mostly(int(rng.integers(1, 11)), int(rng.integers(256))),
         mostly(0, 1),
         int(rng.integers(0, 3)),
         mostly(body, int(rng.integers(2**62))),

@@ -20,7 +20,7 @@ from hushgrad.errors import AgentError, WireError
 from hushgrad.network.keys.identity import client_context, mint, server_context
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser
-from hushgrad.network.protocol.hello import decode_hello, decode_reject, decode_row
+from hushgrad.network.protocol.hello import decode_hello, decode_row
 from hushgrad.network.state.sections import NOTHING, Section, decode_sections, encode_section
 from support import hub_alone
 from support.hub_alone import DIM, NUMBER, PEER, ROUND, STOP
@@ -182,7 +182,7 @@ def talk(rng, frames):
 
 def decode(rng, frames):
     body = mutated(rng, [frames[rng.choice([0, 1, 7])]])[wire.HEADER.size :]
-    for decoder in (decode_hello, lambda body: decode_row(body, 3), decode_reject):
+    for decoder in (decode_hello, lambda body: decode_row(body, 3)):
         with suppress(WireError):
             decoder(body)
 

@@ -12,7 +12,7 @@ from hushgrad.errors import StaleCopyError, WireError
 from hushgrad.files.digest import digest
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.frames import FrameKind, Parser, encode_data
-from hushgrad.network.protocol.hello import decode_hello
+from hushgrad.network.protocol.hello import Hello, decode_hello
 from hushgrad.network.protocol.session import Peer, SelfDescription, Session
 from hushgrad.network.protocol.states import RunState, TransitionError
 
@@ -27,7 +27,8 @@ def content(number, n, twist=0.0):
 def session(number, *, public=PUBLIC, incarnation=1, direction="both", two_hop=False):
     other = 1 - number
     peers = {other: Peer(other, NAMES[other], direction, two_hop)}
-    return Session(SelfDescription(public, number, incarnation, Ends(1, 1)), peers, 0)
+    me = SelfDescription(public, number, incarnation, Ends(1, 1))
+    return Session(me, peers, 0, n_agents=3, most_rounds=100)
 
 
 def at(number, round_, **options):
@@ -208,6 +209,122 @@ def test_an_agent_whose_journal_gives_another_message_than_a_neighbour_holds_sto
         greet(at(0, 5), there)
 
 
+def in_the_middle(round_=4):
+    """A session between two neighbours, bob (1) and carol (2), in the middle of a run."""
+    peers = {j: Peer(j, name, "both", False) for j, name in ((1, "bob"), (2, "carol"))}
+    me = SelfDescription(PUBLIC, 0, 2, Ends(2, 2))
+    s = Session(me, peers, 0, n_agents=3, most_rounds=100)
+    frames = {n: {j: content(0, n) for j in peers} for n in (round_ - 1, round_)}
+    consumed = {
+        n: {j: digest(content(j, n)) for j in peers} for n in (round_ - 2, round_ - 1) if n >= 0
+    }
+    s.restore(frames, consumed, (2,))
+    return s
+
+
+def hello_of(number, last, **changes):
+    """The HELLO of a neighbour that holds this round of the agent, as an honest one would be."""
+    return Hello(**{
+        "public": PUBLIC, "number": number, "incarnation": 1, "life": str(number), "round": last,
+        "needs": last + 1, "held": last, "held_digest": digest(content(0, last)).hex(),
+        "degree_in": 1, "degree_out": 1, "direction": "both", "two_hop": False,
+    } | changes)  # fmt: skip
+
+
+def meet(s, number, last, **changes):
+    return s.greet(s.peers[number], hello_of(number, last, **changes))
+
+
+def test_an_old_copy_stops_itself_when_all_neighbours_say_so():
+    s = in_the_middle()
+    assert refusal(meet, s, 1, 9)[0] == "claim"
+    with pytest.raises(StaleCopyError, match=r"carol holds round 8 .* ends at round 4"):
+        meet(s, 2, 8)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_neighbour_that_claims_a_later_round_than_others_can_ends_nobody(is_first):
+    s = in_the_middle()
+    if is_first:
+        reason, text = refusal(meet, s, 1, 9)
+        assert (reason, text.endswith("waits for the word of carol")) == ("claim", True)
+    meet(s, 2, 4)
+    reason, text = refusal(meet, s, 1, 9)
+    assert reason == "claim"
+    assert "bob holds round 9" in text
+    assert "carol holds round 4 only" in text
+    assert meet(s, 1, 4) == []  # the truth is welcome
+
+
+def test_the_nearest_claim_that_two_neighbours_may_differ_by_is_believed():
+    for theirs, is_believed in ((4, True), (3, False)):
+        s = in_the_middle()
+        meet(s, 2, theirs)
+        with pytest.raises(StaleCopyError if is_believed else WireError, match="bob holds round 6"):
+            meet(s, 1, 6)
+
+
+def test_a_neighbour_that_was_met_before_cannot_hold_what_this_process_has_not_sent():
+    s = in_the_middle()
+    meet(s, 1, 4)
+    meet(s, 2, 4)
+    reason, text = refusal(meet, s, 1, 5)
+    assert (reason, "have met before" in text) == ("claim", True)
+
+
+def test_a_false_digest_of_a_message_that_this_process_made_ends_nobody():
+    s = at(0, 4)
+    accept(s, content(1, 4))
+    s.take()
+    s.commit(5, {1: content(0, 5)}, (2,))
+    there = at(1, 5)
+    accept(there, content(0, 5, twist=1e-9))
+    reason, text = refusal(greet, s, there)
+    assert (reason, "which this process has written" in text) == ("claim", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"round": 10**6, "held": 10**6, "needs": 10**6 + 1}, "round 1000000"),
+        ({"round": 100, "held": 100, "needs": 101}, "at round 100"),
+        ({"round": 4, "held": 6, "needs": 7}, "hold round 6"),
+        ({"round": 6, "held": 4, "needs": 6}, "need round 6"),
+        ({"round": 4, "held": 4, "needs": 6}, "need round 6"),
+        ({"round": 4, "held": 4, "needs": 3}, "need round 3"),
+        ({"degree_in": 10**9}, "1000000000 links in, but in a run of 3 agents it has 1 to 2"),
+        ({"degree_out": 3}, "3 links out"),
+        ({"degree_in": 0}, "0 links in"),
+    ],
+)
+def test_links_and_rounds_that_no_agent_can_have_are_refused(changes, word):
+    s = in_the_middle()
+    reason, text = refusal(lambda: meet(s, 1, 4, **changes))
+    assert reason == "claim"
+    assert word in text
+    assert s.peers[1].ends is None  # nothing of it is believed
+
+
+@pytest.mark.parametrize(("direction", "least"), [("in", (0, 1)), ("out", (1, 0))])
+def test_a_neighbour_on_a_directed_link_has_that_link_at_least(direction, least):
+    mirror = {"in": "out", "out": "in"}[direction]
+    for j in (0, 1):
+        degrees = dict(zip(("degree_in", "degree_out"), least, strict=True))
+        s = at(0, 4, direction=direction)
+        meet(s, 1, 4, direction=mirror, **degrees)
+        name = ("degree_in", "degree_out")[j]
+        if degrees[name]:
+            s = at(0, 4, direction=direction)
+            assert (
+                "0 links"
+                in refusal(
+                    lambda s=s, d=degrees, name=name: meet(
+                        s, 1, 4, direction=mirror, **d | {name: 0}
+                    )
+                )[1]
+            )
+
+
 def test_an_old_copy_of_a_neighbour_is_refused():
     here = at(0, 5)
     accept(here, content(1, 5))
@@ -270,6 +387,15 @@ def test_both_ends_of_a_link_must_agree_on_its_direction(here, there, fits):
         assert refusal(greet, a, b)[0] == "configuration"
     two = at(1, 5, direction=there, two_hop=True)
     assert refusal(greet, a, two)[0] == "configuration"
+
+
+@pytest.mark.parametrize("twice", [b'"number":1,"number":2', b'"number":NaN'])
+def test_a_hello_that_parsers_may_read_differently_is_refused(twice):
+    there = at(1, 5)
+    said = there.hello(peer_of(there)).encode()
+    assert decode_hello(said).number == 1
+    with pytest.raises(WireError, match="a HELLO is JSON"):
+        decode_hello(said.replace(b'"number":1', twice))
 
 
 def test_a_neighbour_whose_links_change_during_the_run_is_refused():

@@ -74,7 +74,7 @@ def test_every_event_without_an_entry_is_an_error_that_names_state_and_event(mac
 def test_a_peer_says_hello_once_and_first_and_may_reject_at_any_time():
     every = set(FrameKind)
     expected = {state: set() for state in ConnectionState}
-    expected[ConnectionState.GREETED] = {FrameKind.HELLO, FrameKind.REJECT}
+    expected[ConnectionState.GREETED] = {FrameKind.HELLO, FrameKind.REJECT, FrameKind.OVER}
     expected |= dict.fromkeys(OPEN_STATES, every - {FrameKind.HELLO})
     for state, kinds in expected.items():
         assert {kind for kind in every if is_in_turn(state, kind)} == kinds

@@ -4,9 +4,21 @@ import asyncio
 
 import pytest
 
-from hushgrad.errors import IdentityError, MaskError, PeerLostError
+from hushgrad.errors import (
+    DiameterError,
+    DivergedError,
+    IdentityError,
+    JumpError,
+    MaskError,
+    PeerEndedError,
+    PeerLostError,
+    ProblemError,
+    StageError,
+    StaleCopyError,
+    StateError,
+)
+from hushgrad.network.protocol.codes import Ending, reason_of
 from hushgrad.network.protocol.frames import FrameKind, Parser, encode
-from hushgrad.network.protocol.hello import decode_reject
 from hushgrad.network.protocol.states import (
     CONNECTION,
     OVER_STATES,
@@ -55,7 +67,7 @@ def heard(end, hub):
 @pytest.mark.parametrize(
     "state", [s for s in ConnectionState if s is not ConnectionState.NEW], ids=lambda s: s.name
 )
-def test_a_frame_is_taken_or_refused_as_the_table_says(state, kind):
+def test_a_frame_is_taken_or_refused_as_the_table_says(state, kind, caplog):
     async def check():
         hub = hub_alone.hub_alone()
         link, end = connection_in(state, hub)
@@ -71,11 +83,14 @@ def test_a_frame_is_taken_or_refused_as_the_table_says(state, kind):
         else:
             assert link.state is ConnectionState.REFUSED
             assert hub._stats.rejected == {"order": 1}
-            reason, text = decode_reject(heard(end, hub)[-1].body)
             rule = "said HELLO twice" if kind is FrameKind.HELLO else f"sent {kind.name} before"
-            assert reason == "order"
-            assert text.startswith(f"peer {rule}")
-        assert hub.failure is None
+            assert reason_of(heard(end, hub)[-1].flags) == "order"
+            assert f"refused: peer {rule}" in caplog.text
+        is_over = kind is FrameKind.OVER and state in (
+            ConnectionState.GREETED,
+            ConnectionState.OPEN,
+        )
+        assert (hub.failure is not None) == is_over
 
     asyncio.run(check())
 
@@ -144,8 +159,8 @@ def test_a_failed_agent_consumes_no_further_round_and_gives_a_new_connection_non
         assert not hub.session.is_complete
         again, end = hub_alone.connect(hub)
         hub_alone.deliver(again, HELLO)
-        kinds = [frame.kind for frame in heard(end, hub)]
-        assert kinds == [FrameKind.HELLO, FrameKind.GOSSIP, FrameKind.STAGE]
+        (told,) = heard(end, hub)  # and nothing of the run
+        assert (told.kind, told.flags, told.round) == (FrameKind.OVER, Ending.MASKS, 0)
 
     asyncio.run(check())
 
@@ -178,5 +193,98 @@ def test_messages_follow_each_other_on_a_connection_and_each_counts_once():
         early, _ = connection_in(ConnectionState.OPEN, hub_alone.hub_alone())
         hub_alone.deliver(early, hub_alone.message(ROUND + 1))
         assert early.reason == "refused (future round)"
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (DivergedError("far"), Ending.DIVERGED),
+        (StateError("the disk is full"), Ending.FAILED),
+        (ProblemError("an objective"), Ending.FAILED),
+        (KeyError("a crash"), None),
+        (StaleCopyError("old"), Ending.REFUSED),
+        (JumpError("jump"), Ending.JUMP),
+        (PeerLostError("peer"), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_agent_that_ends_tells_its_neighbours_a_code_and_no_word_of_its_own(error, ending):
+    async def check():
+        hub = hub_alone.hub_alone()
+        _, end = connection_in(ConnectionState.OPEN, hub)
+        before = len(end.written)
+        hub.fail(error)
+        told = Parser(hub.longest).feed(end.written[before:])
+        assert [frame.kind for frame in told] == [FrameKind.OVER] * (ending is not None)
+        for frame in told:
+            assert (frame.flags, frame.round) == (ending, hub_alone.NUMBER)
+            assert str(error).encode() not in frame.whole
+        hub.fail(MaskError("a second"))  # the first failure counts
+        assert hub.failure is error
+
+    asyncio.run(check())
+
+
+ENDINGS = {
+    Ending.FAILED: (PeerLostError, "peer at round 5: it failed"),
+    Ending.DIVERGED: (PeerEndedError, "peer ended the run: its numbers grew without bound"),
+    Ending.REFUSED: (PeerEndedError, "peer ended the run: its state is an old copy"),
+    Ending.MASKS: (MaskError, "peer ended the run: masks do not cancel"),
+    Ending.DIAMETER: (DiameterError, "peer ended the run: agents would not stop"),
+    Ending.STAGE: (StageError, "peer ended the run: agents would not begin"),
+    Ending.JUMP: (PeerEndedError, "peer ended the run: a neighbour's messages jumped"),
+    Ending.EXPOSURE: (PeerEndedError, "peer ended the run: a stage would expose its data"),
+}
+
+
+@pytest.mark.parametrize("origin", [PEER, 2], ids=["its own", "passed on"])
+@pytest.mark.parametrize("ending", Ending, ids=lambda e: e.name)
+def test_an_agent_whose_neighbour_ended_ends_at_once_by_name_and_code(ending, origin):
+    async def check():
+        hub = hub_alone.hub_alone()
+        link, _ = connection_in(ConnectionState.OPEN, hub)
+        hub_alone.deliver(link, hub_alone.over(ending, origin))
+        kind, words = ENDINGS[ending]
+        with pytest.raises(kind) as ended:
+            hub.check()
+        assert str(ended.value).startswith(words)
+        assert ("says that it began with agent 2" in str(ended.value)) == (origin == 2)
+        assert not hub.is_telling  # nobody but the peer, which knows
+        _, end = hub_alone.connect(hub)  # a neighbour would hear the same, and whose it is
+        (told,) = heard(end, hub)
+        assert (told.kind, told.flags, told.round) == (FrameKind.OVER, ending, origin)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        encode(FrameKind.OVER, bytes(16), flags=2),
+        hub_alone.over(0),
+        hub_alone.over(Ending.FAILED, 3),
+    ],
+    ids=["another run", "no ending", "nobody"],
+)
+def test_the_end_of_another_run_and_an_end_that_is_none_end_nothing(frame):
+    async def check():
+        hub = hub_alone.hub_alone()
+        link, _ = connection_in(ConnectionState.OPEN, hub)
+        hub_alone.deliver(link, frame)
+        assert link.state is ConnectionState.REFUSED
+        assert hub.failure is None
+
+    asyncio.run(check())
+
+
+def test_a_neighbour_that_had_finished_may_end_as_it_likes():
+    async def check():
+        hub = hub_alone.hub_alone()
+        link, _ = connection_in(ConnectionState.ACKNOWLEDGED, hub)
+        hub_alone.deliver(link, FRAMES[FrameKind.OVER])
+        assert hub.failure is None
+        assert hub.session.is_settled
 
     asyncio.run(check())

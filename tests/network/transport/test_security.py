@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
 import hushgrad as hg
+from hushgrad.errors import IdentityError, WireError
 from hushgrad.network.config.file import load_config
-from hushgrad.network.keys.identity import load_identity, mint
+from hushgrad.network.keys.identity import Certificate, load_identity, mint
 from hushgrad.network.ops.result import Status
+from hushgrad.network.protocol import codes, hello
 from hushgrad.network.protocol import frames as wire
-from hushgrad.network.protocol import hello
 from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.mask_tokens import encode_entries
 from hushgrad.network.protocol.session import Session
@@ -185,12 +186,15 @@ def test_plaintext_is_turned_away_counted_and_logged(life, calm, caplog, said):
     ids=["expired", "not yet valid"],
 )
 def test_a_neighbours_certificate_counts_only_within_its_dates(
-    life, keys, calm, tmp_path, caplog, dates, why
+    life, keys, calm, tmp_path, caplog, monkeypatch, dates, why
 ):
     caplog.set_level(logging.INFO)
     untimely = mint(tmp_path / "untimely", "agent-2", **dates)
     trust(life, ACTOR, untimely.certificate_path, untimely.key_path, max_wait=1.0)
-    for result in asyncio.run(life.run())[:ACTOR]:
+    with monkeypatch.context() as patch:  # its own agent does not know the date
+        patch.setattr(Certificate, "objection", lambda certificate: None)
+        results = asyncio.run(life.run())
+    for result in results[:ACTOR]:
         assert result.status is Status.PEER_LOST
         assert result.detail.startswith("agent-2 at round 0")
     for agent in life.agents[:2]:
@@ -198,6 +202,23 @@ def test_a_neighbours_certificate_counts_only_within_its_dates(
     assert f"certificate {why}" in caplog.text
     trust(life, ACTOR, keys / "agent-2.crt", keys / "agent-2.key", max_wait=20.0)
     assert_goes_on(life, asyncio.run(life.run()), calm)
+
+
+@pytest.mark.parametrize(
+    ("dates", "why"),
+    [
+        ({"days": 1.0, "not_before": datetime.now(UTC) - timedelta(5)}, "expired on"),
+        ({"not_before": datetime.now(UTC) + timedelta(5)}, "is not valid before"),
+    ],
+    ids=["expired", "not yet valid"],
+)
+def test_an_agent_whose_own_certificate_is_untimely_does_not_start(life, tmp_path, dates, why):
+    own = mint(tmp_path / "untimely", "agent-0", **dates)
+    config = replace(life.configs[0], certificate=own.certificate_path, key=own.key_path)
+    (agent,) = agent_network.agents([config], [lambda x: x])
+    with pytest.raises(IdentityError, match=f"no neighbour would accept this agent.* {why}"):
+        asyncio.run(agent.run())
+    assert not config.state.exists()  # nothing was begun
 
 
 def trust(life, j, certificate, key, *, max_wait):
@@ -402,10 +423,11 @@ BREACHES = {
     "an oversized hello": (says(header(FrameKind.HELLO, 1 << 20), hello=False), "frame", "at most"),
     "half a number": (says(header(FrameKind.DATA, 12)), "frame", "whole float64"),
     "another magic": (says(header(FrameKind.DATA, 0, magic=b"HTTP")), "frame", "begins with"),
-    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 5"),
+    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 6"),
     "no kind": (says(header(99, 0)), "frame", "kind 99"),
     "flags of nothing": (says(header(FrameKind.HEARTBEAT, 0, flags=1)), "frame", "flags"),
     "nan": (says(data(1.0, np.nan, 0.0)), "not finite", "number 1 of round 0 is nan"),
+    "a huge number": (says(data(1.0, 0.0, -2e30)), "too large", "1e+30 in size, but number 2"),
     "infinity": (says(data(-np.inf, 1.0, 0.0)), "not finite", "is -inf"),
     "a number too few": (says(data(1.0, 2.0)), "dimension", "2 numbers"),
     "exchanges that are not": (says(data(1.0, 2.0, 3.0, flags=4)), "dimension", "0b100"),
@@ -418,6 +440,7 @@ BREACHES = {
     "deep json": (says(wire.encode(FrameKind.HELLO, b"[" * 16_000), hello=False), "frame", "JSON"),
     "no table": (says(wire.encode(FrameKind.HELLO, b"[]"), hello=False), "frame", "table"),
     "a degree below nothing": (says(degree_out=-1), "frame", "degree_out"),
+    "a degree beyond all agents": (says(degree_in=10**9), "claim", "1000000000 links in"),
     "a number as text": (says(needs="0"), "frame", "needs"),
     "an entry too much": (says(extra=1), "frame", "entries"),
     "another run": (says(public={"run": "x"}), "configuration", "here, x there"),
@@ -438,15 +461,14 @@ def test_a_neighbour_that_breaks_a_rule_is_refused_by_name(life, calm, caplog, b
     async def siege():
         async with rogue(life) as actor:
             script(actor)
-            said, text = await actor.reject()
-            assert said == reason
-            assert "agent-2" in text
-            assert word in text
+            assert await actor.reject() == reason
 
     assert_goes_on(life, asyncio.run(life.run(siege=siege())), calm)
     assert life.agents[VICTIM].stats.rejected == {reason: 1}
     (record,) = [r for r in caplog.records if getattr(r, "event", "") == "rejected"]
     assert (record.peer, record.reason) == ("agent-2", reason)
+    assert "agent-2" in record.getMessage()
+    assert word in record.getMessage()
 
 
 MASKED = hg.PDGNDS(design="recommended", stepsize=hg.stepsizes.constant(0.1))
@@ -468,7 +490,7 @@ MASKED_BREACHES = {
 
 @pytest.mark.parametrize("breach", MASKED_BREACHES)
 def test_with_masks_a_peer_that_breaks_a_rule_is_refused_and_the_run_ends_at_the_optimum(
-    tmp_path, keys, breach
+    tmp_path, keys, caplog, breach
 ):
     """The agents run their default design, with draws from secrets."""
     script, reason, word = MASKED_BREACHES[breach]
@@ -478,11 +500,12 @@ def test_with_masks_a_peer_that_breaks_a_rule_is_refused_and_the_run_ends_at_the
     async def siege():
         async with rogue(life) as actor:
             script(actor)
-            said, text = await actor.reject()
-            assert (said, word in text) == (reason, True), text
+            assert await actor.reject() == reason
 
     results = asyncio.run(life.run(siege=siege()))
     assert {r.status for r in results} == {Status.DONE}, results
+    (record,) = [r for r in caplog.records if getattr(r, "event", "") == "rejected"]
+    assert word in record.getMessage()
     assert life.agents[VICTIM].stats.rejected == {reason: 1}
     slopes = [life.gradient(j) for j in range(random_crashes.M)]
     for result in results:
@@ -505,10 +528,12 @@ def test_in_a_run_with_a_tolerance_a_peer_that_ends_too_early_is_named_by_every_
             await actor.reject()
 
     first, victim, _ = asyncio.run(life.run(siege=siege()))
-    for result in (first, victim):
-        assert result.status is Status.REFUSED
-        assert "agent-2 says that the run ended before round 0" in result.detail
-        assert "The diameter in [run] must bound the hops" in result.detail
+    assert {first.status, victim.status} == {Status.REFUSED}
+    assert "agent-2 says that the run ended before round 0" in victim.detail
+    assert "The diameter in [run] must bound the hops" in victim.detail
+    assert first.detail.startswith(
+        "agent-1 ended the run: agents would not stop in the same round (refused)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -526,28 +551,26 @@ def test_two_messages_for_one_round_are_refused_by_name_and_so_is_the_run(
         async with rogue(life) as actor:
             actor.hello()
             actor.write(data(1.0, 2.0, 3.0) + second)
-            said, text = await actor.reject()
-            assert said == reason
-            assert "agent-2 sent" in text
+            assert await actor.reject() == reason
 
     first, victim, late = asyncio.run(life.run(siege=siege()))
     # the victim holds a message of the false agent-2, so the honest one cannot begin
     assert late.status is Status.REFUSED
     assert late.detail.startswith("agent-1 holds round 0 of this agent")
-    assert {first.status, victim.status} == {Status.PEER_LOST}
+    assert {first.status, victim.status} == {Status.PEER_ENDED}
+    assert first.detail.startswith("agent-2 ended the run: its state is an old copy or does not")
 
 
-def test_a_peer_that_claims_to_hold_more_than_was_sent_ends_the_run_by_name(life):
-    life.configs = [replace(config, max_wait=1.0) for config in life.configs]
-
+@pytest.mark.parametrize("n", [9, 10**6])
+def test_a_peer_that_claims_to_hold_what_was_never_sent_ends_nobody(life, calm, caplog, n):
     async def siege():
-        async with rogue(life) as actor:
-            actor.hello(held=9, held_digest="00", needs=10, round=9)
-            await actor.reject()
+        for _ in range(2):
+            async with rogue(life) as actor:
+                actor.hello(held=n, held_digest="00", needs=n + 1, round=n)
+                assert await actor.reject() == "claim"
 
-    _, victim, _ = asyncio.run(life.run(siege=siege()))
-    assert victim.status is Status.REFUSED
-    assert "agent-2 holds round 9 of this agent" in victim.detail
+    assert_goes_on(life, asyncio.run(life.run(siege=siege())), calm)
+    assert life.agents[VICTIM].stats.rejected == {"claim": 2}
 
 
 def test_a_peer_that_is_refused_again_and_again_counts_as_absent(life):
@@ -570,20 +593,23 @@ def test_a_peer_that_is_refused_again_and_again_counts_as_absent(life):
     assert life.agents[VICTIM].stats.rejected["not finite"] > 1
 
 
-def test_text_of_a_neighbour_cannot_add_lines_to_logs_or_results(life, calm, caplog):
+def test_text_of_a_neighbour_stands_in_quotation_marks_and_adds_no_lines(life, calm, caplog):
+    """The values of a HELLO are the only text of a peer that an agent ever prints."""
+
     async def siege():
         async with rogue(life) as actor:
-            actor.hello(public={"run": "x\nerror: \x1b[2J\ud800 forged"})
+            actor.hello(public={"run": "x\nerror: \x1b[2J\ud800 forged”", "error: all": "lost"})
             await actor.reject()
         async with rogue(life) as actor:
             actor.hello()
-            actor.send(FrameKind.REJECT, b'{"reason": "a\\nb", "text": "c\\ud800\\u001b[2J\\nd"}')
+            actor.send(FrameKind.REJECT, flags=2)
             await actor.reject()
 
     assert_goes_on(life, asyncio.run(life.run(siege=siege())), calm)
     labels = {reason for _, reason in life.agents[VICTIM].stats.reconnects}
-    assert labels <= {"refused (other)", "left", "closed by the peer", "broken"}
-    assert "forged" in caplog.text
+    assert labels <= {"refused (order)", "left", "closed by the peer", "broken"}
+    assert "“xerror: [2J forged” there" in caplog.text
+    assert "an entry: nothing here, lost there" in caplog.text
     for record in caplog.records:
         assert all(c.isprintable() for c in record.getMessage())
 
@@ -599,10 +625,12 @@ def test_every_reason_that_an_agent_gives_is_one_that_a_neighbour_counts():
                     part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)
                 }
     assert {"equivocation", "replay", "not finite"} <= given
-    assert given <= hello.REASONS
-    for reason in [*hello.REASONS, "x" * 900, "a\nb"]:
-        known, _ = hello.decode_reject(hello.encode_reject(reason, ""))
-        assert known == (reason if reason in hello.REASONS else "other")
+    assert given <= codes.REASONS.keys()
+    for reason in codes.REASONS:
+        assert codes.reason_of(codes.reason_code(reason)) == reason
+    for code in (0, codes.MOST_REASON + 1):
+        with pytest.raises(WireError, match=f"its code is {code}"):
+            codes.reason_of(code)
 
 
 def alone(tmp_path, keys, dim, **options):
@@ -664,9 +692,26 @@ def test_a_neighbour_that_comes_and_goes_without_a_message_is_lost(tmp_path, key
     assert asyncio.run(in_time()).status is Status.PEER_LOST
 
 
-def test_a_neighbour_that_was_here_all_the_time_is_given_the_whole_time_again(tmp_path, keys):
-    """The neighbour computes for longer than `max_wait`, and then its connection breaks."""
+def test_a_neighbour_that_only_says_that_it_is_here_ends_the_run_by_name(tmp_path, keys):
     victim, actor = alone(tmp_path, keys, 1, max_wait=0.8, heartbeat=0.2)
+
+    async def besiege():
+        (agent,) = agent_network.agents([victim], [lambda x: x])
+        run = asyncio.create_task(agent.run())
+        async with attackers.Rogue(actor, victim) as idle, asyncio.timeout(30):
+            idle.hello()
+            while not run.done():
+                idle.send(FrameKind.HEARTBEAT)
+                await asyncio.sleep(0.05)
+        return await run
+
+    result = asyncio.run(besiege())
+    assert result.summary == "peer lost: agent-1 at round 0 (connected, but silent for 0.8 s)"
+
+
+def test_a_neighbour_that_comes_back_is_given_its_whole_time_again(tmp_path, keys):
+    """The neighbour computes for nearly `max_wait`, and then its connection breaks."""
+    victim, actor = alone(tmp_path, keys, 1, max_wait=1.5, heartbeat=0.2)
 
     async def besiege():
         (agent,) = agent_network.agents([victim], [lambda x: x])
@@ -676,7 +721,7 @@ def test_a_neighbour_that_was_here_all_the_time_is_given_the_whole_time_again(tm
             for _ in range(10):
                 slow.send(FrameKind.HEARTBEAT)
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.8)
         assert not run.done()
         agent.stop()
         return await run

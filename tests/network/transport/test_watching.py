@@ -1,10 +1,12 @@
 """An agent ends connections that are dead, keeps those that are not, and notices lost peers."""
 
 import asyncio
+import logging
 
 import pytest
 
 from hushgrad.errors import PeerLostError
+from hushgrad.network.ops.logs import iso_time
 from hushgrad.network.protocol.frames import FrameKind, Parser
 from hushgrad.network.transport import watching as watching_module
 from hushgrad.network.transport.tls import HANDSHAKE
@@ -23,7 +25,7 @@ def open_connection(hub):
 
 
 def watch(hub, now):
-    hub._watching.look(now)
+    hub.watching.look(now)
 
 
 def as_test(check):
@@ -81,16 +83,16 @@ def test_an_agent_that_has_nothing_to_say_says_that_it_is_here(hub):
 @as_test
 def test_the_time_that_an_agent_itself_stood_still_is_nobodys_silence(hub):
     link, _ = open_connection(hub)
-    heard, absent = link.heard, dict(hub._watching._absent_since)
-    hub._watching.forgive(100.0, heard + 100.5)
+    heard, absent = link.heard, dict(hub.watching._absent_since)
+    hub.watching.forgive(100.0, heard + 100.5)
     watch(hub, heard + 100.0 + SILENCE * HEARTBEAT - 0.01)
     assert link.is_open
     watch(hub, heard + 100.0 + SILENCE * HEARTBEAT + 0.01)
     assert link.reason == "silent"
-    for j, since in hub._watching._absent_since.items():
+    for j, since in hub.watching._absent_since.items():
         assert since == absent[j] + 100.0
-    hub._watching.forgive(100.0, heard + 110.0)  # not into the future
-    assert set(hub._watching._absent_since.values()) == {heard + 110.0}
+    hub.watching.forgive(100.0, heard + 110.0)  # not into the future
+    assert set(hub.watching._absent_since.values()) == {heard + 110.0}
 
 
 def test_an_agent_notices_that_it_itself_stood_still(monkeypatch):
@@ -106,7 +108,7 @@ def test_an_agent_notices_that_it_itself_stood_still(monkeypatch):
             raise EOFError
 
     async def run():
-        watching = hub_alone.hub_alone()._watching
+        watching = hub_alone.hub_alone().watching
         monkeypatch.setattr(watching_module, "monotonic", lambda: now[0])
         monkeypatch.setattr(watching_module.asyncio, "sleep", sleep)
         watching.forgive = lambda late, time: forgiven.append((late, time))
@@ -131,8 +133,8 @@ def test_a_peer_is_lost_when_it_is_waited_for_and_absent_for_too_long(hub):
     link, _ = open_connection(hub)
     link.close("test")
     link.connection_lost(None)
-    left = hub._watching._absent_since[hub_alone.PEER]
-    hub._watching.objections[hub_alone.PEER] = "it has no route"
+    left = hub.watching._absent_since[hub_alone.PEER]
+    hub.watching.objections[hub_alone.PEER] = "it has no route"
     assert not lost(hub, left + MAX_WAIT - 0.01)
     assert lost(hub, left + MAX_WAIT + 0.01)
     with pytest.raises(PeerLostError, match=r"^peer at round 5 \(it has no route\)$"):
@@ -140,20 +142,18 @@ def test_a_peer_is_lost_when_it_is_waited_for_and_absent_for_too_long(hub):
 
 
 @as_test
-def test_a_peer_that_is_connected_or_not_waited_for_is_never_lost(hub):
+def test_a_peer_that_is_not_waited_for_is_never_lost(hub):
     link, _ = open_connection(hub)
-    link.heard = link.spoke = link.heard + 1000
-    assert not lost(hub, link.heard)
     hub_alone.deliver(link, FRAMES[FrameKind.DATA])  # the agent has all that it needs
     link.close("test")
     link.connection_lost(None)
-    assert hub._watching.missing() == set()
+    assert hub.watching.missing() == set()
     assert not lost(hub, link.heard + 1000)
 
 
 @as_test
 def test_a_peer_that_comes_and_goes_without_a_message_was_absent_all_the_time(hub):
-    watching = hub._watching
+    watching = hub.watching
     watching._absent_since[hub_alone.PEER] -= 0.7 * MAX_WAIT
     began = watching._absent_since[hub_alone.PEER]
     link, _ = open_connection(hub)
@@ -176,3 +176,87 @@ def test_the_peers_that_are_waited_for_are_named(hub):
     assert hub._stats.waiting_for == ("peer",)  # it may need this agent's last message
     hub_alone.deliver(link, FRAMES[FrameKind.FIN])
     assert hub._stats.waiting_for == ()
+
+
+def silent(hub, link, now):
+    """The peer sends heartbeats only, up to this time."""
+    link.heard = link.spoke = now
+    return lost(hub, now)
+
+
+@as_test
+def test_a_connected_peer_that_sends_heartbeats_only_is_lost_by_name(hub):
+    link, _ = open_connection(hub)
+    hub.watching.waits_since = link.made
+    assert not silent(hub, link, link.made + MAX_WAIT - 0.01)
+    assert silent(hub, link, link.made + MAX_WAIT + 0.01)
+    with pytest.raises(PeerLostError, match=r"^peer at round 5 \(connected, but silent for 1 s\)$"):
+        hub.check()
+
+
+@as_test
+def test_a_peer_that_came_back_late_has_its_whole_time_but_not_more_than_twice(hub):
+    link, _ = open_connection(hub)
+    hub.watching.waits_since = link.made - 0.9 * MAX_WAIT
+    assert not silent(hub, link, link.made + 0.9 * MAX_WAIT)
+    again, _ = open_connection(hub)  # it takes the place of the first, and the wait goes on
+    again.made = link.made + 0.9 * MAX_WAIT
+    assert not silent(hub, again, link.made + 1.09 * MAX_WAIT)
+    assert silent(hub, again, link.made + 1.11 * MAX_WAIT)
+
+
+@as_test
+def test_nobody_is_lost_while_this_agent_itself_computes_or_after_its_message_came(hub):
+    link, _ = open_connection(hub)
+    hub_alone.deliver(link, FRAMES[FrameKind.DATA])
+    assert not silent(hub, link, link.made + 3 * MAX_WAIT)
+    hub.session.take()  # the agent computes the next round
+    assert hub.watching.missing() == {hub_alone.PEER}
+    assert not silent(hub, link, link.made + 3 * MAX_WAIT)
+
+
+@as_test
+def test_the_time_that_an_agent_stood_still_is_no_wait_either(hub):
+    link, _ = open_connection(hub)
+    hub.watching.waits_since = link.made
+    hub.watching.forgive(100.0, link.made + 100.5)
+    assert not silent(hub, link, link.made + 0.9 * MAX_WAIT)
+    assert hub.watching.waits_since == pytest.approx(link.made)
+
+
+@as_test
+def test_what_comes_from_afar_is_waited_for_as_long_and_named(hub):
+    link, _ = open_connection(hub)
+    hub_alone.deliver(link, FRAMES[FrameKind.DATA])
+    hub.session.take()
+    with hub.watching.awaiting(lambda: ["the start of stage 2 of agent 0"]):
+        hub.watching.waits_since = link.made
+        assert not silent(hub, link, link.made + MAX_WAIT - 0.01)
+        assert silent(hub, link, link.made + MAX_WAIT + 0.01)
+    with pytest.raises(PeerLostError, match=r"^the start of stage 2 of agent 0 at round 5 \(not"):
+        hub.check()
+
+
+def test_a_wait_is_told_once_it_lasts_ever_more_rarely_and_when_it_is_over(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    told = []
+
+    @as_test
+    def check(hub):
+        hub.watching.max_wait = 1e9
+        hub.watching.tell = lambda names, since: told.append((tuple(names), since))
+        link, _ = open_connection(hub)
+        began = hub.watching.waits_since = link.made
+        wall = watching_module.time() - watching_module.monotonic() + began
+        monkeypatch.setattr(watching_module, "time", lambda: wall + now)
+        for now in range(0, 100, 5):
+            silent(hub, link, began + now)
+        assert told == [(("peer",), iso_time(wall))] * 3
+        hub_alone.deliver(link, FRAMES[FrameKind.DATA])
+        silent(hub, link, began + 100)
+        assert told[-1] == ((), "")
+
+    check()
+    lines = [r.getMessage() for r in caplog.records if getattr(r, "event", "") == "waiting"]
+    assert lines == [f"waiting for peer since {told[0][1]}"] * 3  # after 15, 30 and 60 s
+    assert "the wait for peer is over" in caplog.text

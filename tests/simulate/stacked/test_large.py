@@ -44,6 +44,7 @@ def test_a_large_run_is_that_of_the_agents_one_by_one(method, batched):
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.optimised
 def test_sampling_more_often_changes_no_bit_of_a_large_run():
     method = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01))
     every = [large(method, iterations=30, record_every=n) for n in (1, 7, 30)]

@@ -17,7 +17,14 @@ from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import IdentityError
 from hushgrad.exchange import Links
 from hushgrad.masks import ZeroSum
-from hushgrad.network.config.model import HEARTBEAT, MAX_WAIT, is_loopback, parse_address
+from hushgrad.network.config.model import (
+    HEARTBEAT,
+    MAX_WAIT,
+    is_loopback,
+    parse_address,
+    parse_proxy,
+)
+from hushgrad.network.config.tables import DIRECT
 from hushgrad.network.keys.identity import check_name
 from hushgrad.schema.places import Keys, Mistakes, shown
 from hushgrad.theory.exposure import WEAKNESSES
@@ -33,7 +40,7 @@ _LEAST = {
 }  # fmt: skip
 _VECTORS = {"rendezvous": "position", "average": "values"}
 _POSITIVE = {
-    "run": ["tolerance", "scale", "row_norm", "row_target"],
+    "run": ["tolerance", "scale", "row_norm", "row_target", "largest"],
     "agent": ["max_wait", "heartbeat"],
     "objective": ["delta"],
 }
@@ -60,6 +67,7 @@ def check_sense(findings: Mistakes, tables: dict[str, Any]) -> None:
 def _check_agent(findings: Mistakes, own: Table) -> None:
     for key in ("listen", "metrics"):
         _check_address(findings, own.get(key), ("agent", key))
+    _check_proxy(findings, own.get("proxy"), ("agent", "proxy"))
     metrics = own.get("metrics")
     if metrics and not own.get("expose_metrics") and (host := _host(metrics)):
         findings.add(
@@ -92,6 +100,14 @@ def _check_address(findings: Mistakes, value: str | None, keys: Keys) -> None:
     if value is not None:
         try:
             parse_address(value)
+        except ValueError as error:
+            findings.add(keys, f"= {shown(value)} {error}.")
+
+
+def _check_proxy(findings: Mistakes, value: str | None, keys: Keys) -> None:
+    if value is not None and not (value == DIRECT and keys[0] == "neighbour"):
+        try:
+            parse_proxy(value)
         except ValueError as error:
             findings.add(keys, f"= {shown(value)} {error}.")
 
@@ -186,6 +202,13 @@ def _check_people(findings: Mistakes, tables: dict[str, Any]) -> None:
         numbers.setdefault(number, name)
     for i, table in enumerate(neighbours):
         _check_address(findings, table.get("address"), ("neighbour", i, "address"))
+        _check_proxy(findings, table.get("proxy"), ("neighbour", i, "proxy"))
+        if "proxy" in table and "address" not in table:
+            findings.add(
+                ("neighbour", i, "proxy"),
+                "needs the key address: this agent dials through the proxy, and does not dial a "
+                "neighbour without an address.",
+            )
         if "address" not in table and "listen" not in tables["agent"]:
             findings.add(
                 ("neighbour", i),

@@ -9,7 +9,6 @@ holds the keys of all tables.
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -50,28 +49,26 @@ type Table = Mapping[str, Any]
 def load_config(path: str | Path) -> AgentConfig:
     """Read and check an agent's file."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no agent's file at '{path}'. `hushgrad new --agent {path.name}` writes an "
-            "example."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"'{path}' cannot be read as an agent's file: {error}.") from error
-    return parse_config(text, source=str(path), directory=path.parent)
+    source = _source(str(path), path.parent)
+    source = source.read(f"`hushgrad new --agent {path.name}` writes an example.")
+    return _checked(source, source.tables())
 
 
 def parse_config(
     config: str | Table, source: str = "agent", directory: str | Path | None = None
 ) -> AgentConfig:
     """Check an agent's file given as TOML text or as tables; paths start at `directory`."""
-    text = config if isinstance(config, str) else ""
-    try:
-        tables = tomllib.loads(config) if isinstance(config, str) else copy.deepcopy(dict(config))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source}: this is not TOML: {error}.") from error
-    place = Source(source, Path(directory or "."), text, what="agent's file", raises=ConfigError)
+    if not isinstance(config, str):
+        return _checked(_source(source, directory), copy.deepcopy(dict(config)))
+    place = _source(source, directory, config)
+    return _checked(place, place.tables())
+
+
+def _source(name: str, directory: str | Path | None, text: str = "") -> Source:
+    return Source(name, Path(directory or "."), text, what="agent's file", raises=ConfigError)
+
+
+def _checked(place: Source, tables: dict[str, Any]) -> AgentConfig:
     findings = Mistakes(place)
     _check_shape(findings, tables)
     check_sense(findings, _sound(findings, tables))
@@ -110,8 +107,16 @@ def _build(
     source: Source, tables: Table, common: RunConfig, objective: ObjectiveSpec | FitSpec
 ) -> AgentConfig:
     own = agent(**tables["agent"])
+    if own["policy"] is not None:
+        own["policy"] = source.directory / own["policy"]
     kept = {key: own.pop(key) for key in ("key", "certificate", "state", "result")}
     paths = {key: source.directory / path for key, path in kept.items()}
+
+    proxy = tables["agent"].get("proxy")
+    dialled = [
+        t if "proxy" in t or proxy is None or "address" not in t else {**t, "proxy": proxy}
+        for t in tables["neighbour"]
+    ]
 
     def known(table: Table, builder: Builder) -> dict[str, Any]:
         fields = builder(**table)
@@ -119,7 +124,7 @@ def _build(
 
     return AgentConfig(
         run=replace(common, x0=own.pop("x0")),
-        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in tables["neighbour"]),
+        neighbours=tuple(Neighbour(**known(t, neighbour)) for t in dialled),
         partners=tuple(Partner(**known(t, partner)) for t in tables.get("partner", [])),
         objective=objective,
         **own,

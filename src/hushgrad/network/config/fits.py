@@ -57,6 +57,10 @@ def check_fit(findings: Mistakes, tables: Table) -> None:
     delimiter = tables["fit"].get("delimiter")
     if delimiter is not None and len(delimiter) != 1:
         findings.add(("fit", "delimiter"), f"= {shown(delimiter)} is not one character.")
+    if ("file" in tables["fit"]) == ("draw_rows" in tables["fit"]):
+        findings.add(("fit",), "needs the key file, this site's rows (or draw_rows, to rehearse).")
+    elif tables["fit"].get("draw_rows", 1) < 1:
+        findings.add(("fit", "draw_rows"), "is a number of rows, at least 1.")
     common = tables["run"]
     eta, n_agents = common.get("eta", 0), common.get("n_agents", 0)
     linked = len(tables.get("neighbour", []))
@@ -94,5 +98,6 @@ def fit_of(findings: Mistakes, source: Source, tables: Table) -> tuple[RunConfig
             "shorter names, units and levels.",
         )
     findings.throw()
-    file = source.directory / own.pop("file")
-    return run, FitSpec(model=model, file=file, site=tables["agent"]["name"], **own)
+    own["file"] = None if own["file"] is None else source.directory / own["file"]
+    site, number = tables["agent"]["name"], tables["agent"]["number"]
+    return run, FitSpec(model=model, site=site, number=number, **own)

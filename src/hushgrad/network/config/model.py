@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hushgrad.agent.stages import stage_lengths
 from hushgrad.algorithms.base import Algorithm
+from hushgrad.algorithms.consensus import Consensus
 from hushgrad.network.objective.objectives import ObjectiveSpec
 
 if TYPE_CHECKING:  # an agent without a fit saves the memory
@@ -26,6 +27,8 @@ type Durability = Literal["process", "power"]
 
 MAX_WAIT = 300.0  # seconds: long enough for a neighbour to reboot
 HEARTBEAT = 5.0  # seconds
+LARGEST = 1e30  # sums of raw data are smaller, and ten more orders of magnitude are no data
+_REACH = 16.0  # standard deviations: no entry of a mask is larger
 
 _ADDRESS = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})"
@@ -40,6 +43,7 @@ class Neighbour:
     number: int
     certificate: Path
     address: Address | None = None  # this agent dials it; None: the neighbour dials this agent
+    proxy: Address | None = None  # an HTTP proxy through which this agent dials it
     direction: Direction = "both"  # "in": the neighbour sends here; "out": this agent sends there
     two_hop: bool = False  # only W² uses the link
     link: int | None = None  # number of the link in the network, if links take turns
@@ -79,7 +83,23 @@ class RunConfig:
     honest_rows: int | None = None  # at least, of the smallest honest component; None: own rows
     row_norm: float | None = None  # a public bound of ‖x‖ of every row, for the guarantee
     row_target: float | None = None  # the same of |y|
+    largest: float | None = None  # no number in a message is larger; None: `bound` knows
     model: Model | None = None  # of a fit, whose stages are averages
+
+    @property
+    def bound(self) -> float:
+        """The largest number that a message may hold.
+
+        Where vectors of a declared scale are averaged, entries and masks of up to _REACH standard
+        deviations bound every message: mixing lengthens no vector of all agents' entries.
+        """
+        if self.largest is not None:
+            return self.largest
+        if not isinstance(self.algorithm, Consensus) or self.scale is None:
+            return LARGEST
+        masks = self.algorithm.masking
+        shares = 0.0 if masks is None else masks.linear * math.sqrt(masks.n_partners)
+        return _REACH * math.sqrt(self.n_agents) * (1 + shares) * power_of_two(self.scale)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -120,6 +140,7 @@ class AgentConfig:
     record_every: int | None = None  # iterations between two estimates in state/samples
     metrics: Address | None = None
     accept_exposure: frozenset[str] = frozenset()  # names of hushgrad.theory.WEAKNESSES
+    policy: Path | None = None  # of the site, besides the system's
     log: LogConfig = field(default_factory=LogConfig)
 
 
@@ -138,6 +159,31 @@ def parse_address(text: str) -> Address:
     if match is None or not 0 < int(match["port"]) < 65536:
         raise ValueError('is not an address "host:port", such as "10.0.0.7:7440" or "[::1]:7440"')
     return match["host"] or match["six"], int(match["port"])
+
+
+def parse_proxy(text: str) -> Address:
+    """The host and the port of a proxy's `http://host:port`; ValueError names the rule.
+
+    >>> parse_proxy("http://proxy.example.org:3128")
+    ('proxy.example.org', 3128)
+    """
+    scheme, separator, rest = text.partition("://")
+    try:
+        if scheme.lower() == "http" and separator:
+            return parse_address(rest.removesuffix("/"))
+    except ValueError:
+        pass
+    raise ValueError('is not a proxy "http://host:port", such as "http://10.0.0.1:3128"')
+
+
+def shown_address(address: Address) -> str:
+    """`host:port` as text.
+
+    >>> shown_address(("::1", 7440))
+    '[::1]:7440'
+    """
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:

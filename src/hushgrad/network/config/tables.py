@@ -15,9 +15,11 @@ from hushgrad.network.config.model import (
     Durability,
     LogConfig,
     parse_address,
+    parse_proxy,
 )
 from hushgrad.schema.builders import Builder
 
+DIRECT = "none"  # the proxy of a neighbour that is dialled without one
 TRUSTED = "trusted"  # beside the file: where `hushgrad key trust` puts certificates
 
 
@@ -39,12 +41,14 @@ def agent(
     metrics: str | None = None,
     expose_metrics: bool = False,
     accept_exposure: list[str] | None = None,
+    policy: str | None = None,
+    proxy: str | None = None,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
     log_format: Literal["text", "json"] = "text",
 ) -> dict[str, Any]:
     """[agent], with the defaults of keys that are left out."""
     given = locals().copy()
-    for used in ("expose_metrics", "log_level", "log_format"):  # the checks use the first
+    for used in ("expose_metrics", "log_level", "log_format", "proxy"):  # file.py uses the last
         del given[used]
     return given | {
         "listen": None if listen is None else parse_address(listen),
@@ -76,6 +80,7 @@ def run(
     honest_rows: int | None = None,
     row_norm: float | None = None,
     row_target: float | None = None,
+    largest: float | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """[run]; without a diameter, n_agents − 1 bounds the hops between any two agents."""
@@ -86,6 +91,7 @@ def run(
         "scale": None if scale is None else float(scale),
         "row_norm": None if row_norm is None else float(row_norm),
         "row_target": None if row_target is None else float(row_target),
+        "largest": None if largest is None else float(largest),
     }
 
 
@@ -104,9 +110,14 @@ def fit_run(
 
 
 def fit(
-    *, model: str, file: str, delimiter: str | None = None, decimal: str = "."
+    *,
+    model: str,
+    file: str | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    draw_rows: int | None = None,
 ) -> dict[str, Any]:
-    """[fit]."""
+    """[fit]; `draw_rows`, in place of `file`, for a rehearsal: rows that are drawn."""
     return locals()
 
 
@@ -115,6 +126,7 @@ def neighbour(
     name: str,
     number: int,
     address: str | None = None,
+    proxy: str | None = None,
     certificate: str | None = None,
     direction: Direction = "both",
     two_hop: bool = False,
@@ -123,6 +135,7 @@ def neighbour(
     """[[neighbour]]."""
     return locals() | {
         "address": None if address is None else parse_address(address),
+        "proxy": None if proxy in (None, DIRECT) else parse_proxy(proxy),
         "certificate": certificate or f"{TRUSTED}/{name}.crt",
     }
 

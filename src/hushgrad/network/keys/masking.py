@@ -22,6 +22,7 @@ from hushgrad.draws import Stream, pair_keys, pair_words, trial_keys
 from hushgrad.errors import MaskError, StateError
 from hushgrad.files.atomic import replace_file
 from hushgrad.files.digest import commitment
+from hushgrad.files.strict_json import parse_json
 from hushgrad.masks import Mask, PairWords, Sizes, ZeroSum
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.keys.pairing import Pairing
@@ -171,7 +172,7 @@ def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:
         except OSError as error:
             raise StateError(f"'{file}' cannot be written: {error.strerror}.") from error
     try:
-        return json.loads(file.read_text())
+        return parse_json(file.read_text())
     except (OSError, ValueError) as error:
         raise StateError(f"'{file}' cannot be read: {error}. Restore it.") from error
 

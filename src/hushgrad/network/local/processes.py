@@ -103,7 +103,7 @@ class Processes:
         try:
             addresses = [listener.getsockname() for listener in sockets]
             configs = write_configs(self._directory, request, self._algorithm, addresses)
-            failure = asyncio.run(self._run(request, configs, sockets))
+            failure = asyncio.run(self.run_agents(configs, sockets, request.tick))
         finally:
             for listener in sockets:
                 listener.close()
@@ -111,15 +111,21 @@ class Processes:
         states = [config.state for config in configs]
         return outcome_of(request, states, failure=failure, seconds=seconds)
 
-    async def _run(
-        self, request: RunRequest, configs: Sequence[AgentConfig], sockets: Sequence[socket.socket]
+    async def run_agents(
+        self,
+        configs: Sequence[AgentConfig],
+        sockets: Sequence[socket.socket],
+        tick: Callable[[int], None] = lambda _: None,
     ) -> HushgradError | None:
-        """Run all agents to their end; returns the first failure."""
+        """Run all agents to their end; returns the first failure.
+
+        Each agent listens on its socket. `tick` is told iterations that all agents have done.
+        """
         rows = [AgentRow(config.name, len(config.neighbours)) for config in configs]
         failure: HushgradError | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._update(rows, request.tick))
+                watching = group.create_task(self._update(rows, tick))
                 agents = [
                     group.create_task(self._agent(row, config, listener.fileno()))
                     for row, config, listener in zip(rows, configs, sockets, strict=True)
@@ -160,6 +166,8 @@ class Processes:
         result = read_result(config.result)
         if result is not None and result.status is Status.DIVERGED:
             raise DivergedError(f"{config.name}: {result.detail}")
+        if result is not None and result.status in (Status.PEER_ENDED, Status.PEER_LOST):
+            await asyncio.sleep(GRACE)  # the agent with which the end began says more
         if result is None or result.is_done:
             raise _failure(config, f"ended with code {code}")
         raise _failure(config, f"ended: {result.summary}")

@@ -7,22 +7,38 @@ from pathlib import Path
 
 import numpy as np
 
+from hushgrad.fitting.drawn_rows import draw_columns
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.rows import Rows, needed, rows_of
-from hushgrad.fitting.tables import read_table
+from hushgrad.fitting.tables import read_table, table_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpec:
-    """The model of a fit and the file of this site's rows; a spec holds no data."""
+    """The model of a fit and the file of this site's rows; a spec holds no data.
+
+    A rehearsal has no file: its rows are drawn from the model, by the number of the agent.
+    """
 
     model: Model
-    file: Path
     site: str  # the name of the agent, for messages
+    file: Path | None = None
+    draw_rows: int | None = None
+    number: int = 0
     delimiter: str | None = None  # None: comma, semicolon or tab, as the header tells
     decimal: str = "."
 
     kind = "fit"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the rows are nobody's."""
+        return self.file is None
+
+    @property
+    def place(self) -> str:
+        """Where the rows come from, in words."""
+        return "drawn rows" if self.file is None else self.file.name
 
     @property
     def is_quadratic(self) -> bool:
@@ -32,6 +48,9 @@ class FitSpec:
     def read(self) -> Rows:
         """The rows of the file, by the rules of the model."""
         names = needed(self.model)
+        if self.file is None:
+            drawn = draw_columns(self.model, self.draw_rows or 1, self.number)
+            return rows_of(self.model, table_of(drawn, names, site=self.site))
         table = read_table(
             self.file, names, site=self.site, delimiter=self.delimiter, decimal=self.decimal
         )

@@ -115,6 +115,7 @@ class Objective:
     determined: Determined | None = None  # of the rows, by the sums of stages, if they are known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
+    n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
     fit_rows: FitRows | None = None  # of a fit, which asks for no gradient
 
     def curvature(self, kind: str) -> Curve:
@@ -171,7 +172,7 @@ def _of_fit(spec: FitSpec, dim: int) -> Objective:
     return Objective(
         dim,
         _no_gradient,
-        f"{spec.model.kind} fit on {spec.file.name}: {n} rows{dropped}, "
+        f"{spec.model.kind} fit on {spec.place}: {n} rows{dropped}, "
         f"{len(spec.model.names)} coefficients",
         n_rows=n,
         effective_lengths=effective_rows(rows),
@@ -213,8 +214,10 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
     largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
+    n_events = int(min((signs > 0).sum(), (signs < 0).sum())) if loss is losses.LOGISTIC else None
     # the data of `objective` may have R in place of the rows
-    return replace(_with_rows(objective, loss.rows, held), n_rows=len(y), largest_row=largest)
+    objective = replace(objective, n_rows=len(y), n_events=n_events, largest_row=largest)
+    return _with_rows(objective, loss.rows, held)
 
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:

@@ -86,12 +86,12 @@ def run_agent(
     is_live = not (quiet or is_supervised) and config.log.format == "text"
     agent = Agent(config, listening=_inherited(listen_fd))
     result = asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
-    files = _write(config, result)
+    files = _write(config, result, agent)
     exit_code = result.exit_code if files else result.exit_code or FAILED
     if is_supervised:
         return exit_code
     if is_json:
-        for piece in json_pieces(result, {"files": files}):
+        for piece in json_pieces(result, {"files": files, **_local(agent)}):
             sys.stdout.write(piece)
         sys.stdout.flush()
     else:
@@ -109,10 +109,15 @@ def run_agent(
     return exit_code
 
 
-def _write(config: AgentConfig, result: AgentResult) -> list[str]:
+def _write(config: AgentConfig, result: AgentResult, agent: Agent) -> list[str]:
     """Write the result; returns its files, or none if they cannot be written."""
     try:
-        return [str(path) for path in write_result(config.result, result)]
+        files = write_result(config.result, result)
+        if agent.fitted is not None:
+            from hushgrad.network.ops.fit_page import write_fit_page
+
+            files.append(write_fit_page(config, result, agent.fitted))
+        return [str(path) for path in files]
     except OSError as error:
         say("error", f"the result '{config.result}' cannot be written: {error}.", "bold red")
         return []
@@ -133,14 +138,25 @@ def _inherited(listen_fd: int | None) -> socket.socket | None:
 
 def _told(result: AgentResult, agent: Agent) -> str:
     """The numbers of a result: θ, or the whole table of a fit."""
-    if agent.fitted is not None:
-        return f"{result.rounds} rounds, {result.seconds:.1f} s\n\n{agent.fitted.table()}".rstrip()
+    if (fitted := agent.fitted) is not None:
+        lines = [f"{result.rounds} rounds, {result.seconds:.1f} s\n", fitted.table()]
+        for check in fitted.checks.values():
+            lines += [check.line] + ([f"warning: {check.verdict}"] if check.verdict else [])
+        return "\n".join(lines)
     if agent.config.run.model is not None:
         return f"in stage {result.stage} of at most {result.stages}: there is no table yet"
     return (
         f"{result.iterations} iterations, {result.rounds} rounds, {result.seconds:.1f} s: "
         f"θ = {shown_vector(result.theta.tolist())}"
     )
+
+
+def _local(agent: Agent) -> dict[str, Any]:
+    """The checks of a fit on the rows of this site, which its result file does not hold."""
+    fitted = agent.fitted
+    if fitted is None:
+        return {}
+    return {"local": {name: check.to_json() for name, check in fitted.checks.items()}}
 
 
 async def _watched(agent: Agent, *, is_live: bool, is_supervised: bool) -> AgentResult:

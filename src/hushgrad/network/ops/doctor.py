@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import ssl
 import statistics
 import time
@@ -23,15 +22,25 @@ import numpy as np
 
 from hushgrad.errors import AgentError, HushgradError, StateError
 from hushgrad.fitting.contracts import contract, contract_digest
-from hushgrad.network.config.model import Address, AgentConfig, Neighbour, Partner
+from hushgrad.network.config.model import (
+    Address,
+    AgentConfig,
+    Neighbour,
+    Partner,
+    shown_address,
+)
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.objective.objectives import Objective, load_objective
+from hushgrad.network.ops.access import access
+from hushgrad.network.ops.data import data_line
 from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.ops.guarantee import guarantees
+from hushgrad.network.ops.policy import policy_rulings
 from hushgrad.network.ops.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.staging import check_stages
 from hushgrad.network.state.position import Position, read_position
+from hushgrad.network.transport.connecting import listening
 
 SOON = timedelta(days=30)  # a certificate that expires sooner gets a warning
 CLOCKS_APART = 60  # seconds that the clocks of two agents may differ
@@ -75,11 +84,17 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
         yield _dates(f"trust {one.name}", certificate, is_masked=isinstance(one, Partner))
     if config.run.model is not None:
         yield Check("contract", True, contract_digest(contract(config.run.model)))
+    for name, is_good, text in access(config):
+        yield Check(name, is_good, text)
     data, objective = _data(config)
     yield data
+    if (rows := data_line(config, objective)) is not None:
+        yield Check("data", *rows)
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
+    for ruling in policy_rulings(config, objective):
+        yield Check("policy", ruling.is_kept, ruling.text)
     for name, is_good, text, numbers in guarantees(config, objective):
         yield Check(name, is_good, text, data=numbers)
     position, own = None, None  # own: the last round of the journal, for `_neighbours`
@@ -178,7 +193,7 @@ def _ports(config: AgentConfig, *, is_running: bool) -> Iterator[Check]:
             if check == "listen":
                 yield Check(check, None, "no address: this agent dials all its neighbours")
             continue
-        place = f"{address[0]}:{address[1]}"
+        place = shown_address(address)
         objection = _bind(address)
         if objection is None:
             yield Check(check, True, f"{place} is free")
@@ -192,12 +207,11 @@ def _ports(config: AgentConfig, *, is_running: bool) -> Iterator[Check]:
 
 def _bind(address: Address) -> str | None:
     """The reason why no program can listen at the address now, or None."""
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=family).close()
-    except OSError as error:
-        return error.strerror or str(error)
+        listening(address).close()
+    except AgentError as error:
+        cause = error.__cause__
+        return getattr(cause, "strerror", None) or str(cause)
     return None
 
 
@@ -236,7 +250,11 @@ def _reach(
     assert neighbour.address is not None
     try:
         asked = time.time()
-        hello = asyncio.run(probe(identity, certificate, neighbour.address, timeout=timeout))
+        hello = asyncio.run(
+            probe(
+                identity, certificate, neighbour.address, timeout=timeout, proxy=neighbour.proxy
+            )
+        )  # fmt: skip
         clocks[neighbour.name] = hello.clock - (asked + time.time()) / 2
     except AgentError as error:
         is_answered = isinstance(error.__cause__, ssl.SSLError)
@@ -248,7 +266,7 @@ def _reach(
         return Check(check, False, f"{error}. {hint}")
     if (objection := _disagreement(config, neighbour, hello)) is not None:
         return Check(check, False, f"{objection}. Make the two files agree")
-    place = f"{neighbour.address[0]}:{neighbour.address[1]}"
+    place = shown_address(neighbour.address)
     if own is not None and hello.heard > own:
         return Check(
             check,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from hushgrad.errors import HushgradError
 from hushgrad.network.config.model import AgentConfig
-from hushgrad.network.keys.used_ids import mus
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.promise import missing, promise
+from hushgrad.network.state.ledger import mus
 from hushgrad.theory.ledger import Ledger
 
 DELTA = 1e-6

@@ -46,8 +46,18 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {key: value for key, value in vars(record).items() if key not in _USUAL}
 
 
-def _time(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, UTC)
+def iso_time(seconds: float, *, timespec: str = "seconds") -> str:
+    """A time since the epoch in ISO 8601, in UTC.
+
+    >>> iso_time(0)
+    '1970-01-01T00:00:00Z'
+    """
+    said = datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec)
+    return said.removesuffix("+00:00") + "Z"
+
+
+def _time(record: logging.LogRecord) -> str:
+    return iso_time(record.created, timespec="milliseconds")
 
 
 class Sparing(logging.Filter):
@@ -83,7 +93,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": _time(record).isoformat(timespec="milliseconds"),
+            "time": _time(record),
             "level": record.levelname.lower(),
             "event": getattr(record, "event", record.name),
             "message": record.getMessage(),
@@ -95,12 +105,11 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """`12:04:31.250 warning  bob stays away  peer=bob round=17`"""
+    """`2026-11-18T12:04:31.250Z warning  bob stays away  peer=bob round=17`"""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={value}" for key, value in _fields(record).items())
-        time = _time(record).strftime("%H:%M:%S.%f")[:-3]
-        line = f"{time} {record.levelname.lower():<8} {record.getMessage()}"
+        line = f"{_time(record)} {record.levelname.lower():<8} {record.getMessage()}"
         line = _printable(f"{line}  {fields}" if fields else line)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -32,8 +32,10 @@ class Status(enum.StrEnum):
 
     DONE = "done"  # the agent has done all iterations
     CONVERGED = "converged"  # all agents moved less than the tolerance
+    NOT_CONVERGED = "not converged"  # the agent has done all iterations without that
     STOPPED = "stopped"  # a user ended the agent; the run can be resumed
     PEER_LOST = "peer lost"  # a neighbour stayed away; the run can be resumed
+    PEER_ENDED = "peer ended"  # a neighbour says that it has ended the run for good
     REFUSED = "refused"  # going on would end at a wrong θ, or tell what must stay secret
     DIVERGED = "diverged"  # the iterates left the finite numbers
     FAILED = "failed"  # anything else
@@ -44,9 +46,11 @@ EXIT_CODES = {
     Status.DONE: 0,
     Status.CONVERGED: 0,
     Status.FAILED: 1,
-    Status.DIVERGED: 1,
     Status.PEER_LOST: 3,
     Status.REFUSED: 4,
+    Status.DIVERGED: 5,
+    Status.NOT_CONVERGED: 6,
+    Status.PEER_ENDED: 7,
     Status.STOPPED: 130,
 }
 BAD_INPUT = 2  # a file, a key or an option is wrong, and the run did not begin

@@ -16,6 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.deployed import Agent
 from hushgrad.network.ops.result import EXIT_CODES, Status
 
@@ -39,7 +40,7 @@ class Report:
 
 
 def decode_report(line: bytes) -> Report:
-    said = json.loads(line)
+    said = parse_json(line)
     return Report(**said | {"waiting_for": tuple(said["waiting_for"])})
 
 

@@ -13,10 +13,12 @@ frame is a header of 32 bytes and a body, little-endian throughout:
     HEARTBEAT  empty: the sender is alive
     FIN        empty: the sender has finished and needs nothing more; flags 1: the sender knows that
                the receiver has finished
-    REJECT     JSON: the reason why the sender ends the connection               (hello.py)
+    REJECT     empty: the sender refuses the receiver; flags: the code of its reason   (codes.py)
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
     ANNOUNCE   144 bytes each: the agents' signed keys of this run             (announcements.py)
     STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
+    OVER       16 bytes, the digest of the run: it is over for the sender. Flags: the code of its
+               ending, `round`: the number of the agent with which the end began       (codes.py)
 
 A body is 8-aligned, so that numbers are read in place. The parser checks a length before it
 allocates memory. No code unpickles a frame.
@@ -33,13 +35,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.vectors import Vector, is_finite
+from hushgrad.agent.vectors import FINITE, Vector, is_within
 from hushgrad.errors import WireError
 from hushgrad.files.digest import digest
 from hushgrad.network.protocol import announcements, mask_tokens
+from hushgrad.network.protocol.codes import MOST_ENDING, MOST_REASON, RUN_DIGEST
 
 MAGIC = b"hush"
-VERSION = 5  # 5: smaller quadratic masks; ends of other sizes would not cancel
+VERSION = 6  # 6: codes instead of text in REJECT, and OVER
 HEADER = struct.Struct("<4sBBHQQQ")
 _HEADER_SIZE = HEADER.size
 _FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
@@ -66,13 +69,17 @@ class FrameKind(enum.IntEnum):
     GOSSIP = 7
     ANNOUNCE = 8
     STAGE = 9
+    OVER = 10
 
     __hash__ = int.__hash__  # Enum's own is a call of Python, and looked up in every round
 
 
 _FIRST_OF = {kind: _FIRST.pack(MAGIC, VERSION, kind, 0) for kind in FrameKind}
 _FIRST_OF_DATA = _FIRST_OF[FrameKind.DATA]
-_MOST_FLAGS = {FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1}
+_MOST_FLAGS = {
+    FrameKind.DATA: (1 << MOST_EXCHANGES) - 1, FrameKind.FIN: 1, FrameKind.REJECT: MOST_REASON,
+    FrameKind.OVER: MOST_ENDING,
+}  # fmt: skip
 
 
 class Frame(NamedTuple):
@@ -146,8 +153,8 @@ class Data:
         self.payload = tuple(payload)
 
 
-def decode_data(frame: Frame, stop_bytes: int) -> Data:
-    """The parts of a DATA frame; WireError if a number is not finite."""
+def decode_data(frame: Frame, stop_bytes: int, largest: float = FINITE) -> Data:
+    """The parts of a DATA frame; WireError if a number is not finite, or above `largest`."""
     kind, round_, flags, whole = frame
     start = _HEADER_SIZE + stop_bytes
     if kind is not FrameKind.DATA or len(whole) < start:
@@ -156,13 +163,24 @@ def decode_data(frame: Frame, stop_bytes: int) -> Data:
             f"{len(frame.body)} bytes"
         )
     numbers = np.frombuffer(whole, _FLOAT, -1, start)
-    if not is_finite(numbers):
-        place = int(np.argmin(np.isfinite(numbers)))
-        raise WireError(
-            f"numbers are finite, but number {place} of round {round_} is {numbers[place]}",
-            "not finite",
-        )
+    if not is_within(numbers, largest):
+        raise _objection(round_, numbers, largest)
     return Data(round_, bytes(whole[_HEADER_SIZE:start]), numbers, flags, digest(whole))
+
+
+def _objection(round_: int, numbers: Vector, largest: float) -> WireError:
+    """The objection to a message with a number that is not finite or too large."""
+    is_good = np.isfinite(numbers)
+    if not is_good.all():
+        place = int(np.argmin(is_good))
+        text = f"numbers are finite, but number {place} of round {round_} is {numbers[place]}"
+        return WireError(text, "not finite")
+    place = int(np.argmax(np.abs(numbers)))
+    return WireError(
+        f"numbers of this run are at most {largest:.3g} in size, but number {place} of round "
+        f"{round_} is {numbers[place]:.3g}",
+        "too large",
+    )
 
 
 def limits(
@@ -180,10 +198,11 @@ def limits(
         FrameKind.DATA: stop_bytes + 8 * MOST_EXCHANGES * dim,
         FrameKind.HEARTBEAT: 0,
         FrameKind.FIN: 0,
-        FrameKind.REJECT: 4096,
+        FrameKind.REJECT: 0,
         FrameKind.GOSSIP: mask_tokens.ENTRY * n_entries,
         FrameKind.ANNOUNCE: announcements.ENTRY * n_announcements,
         FrameKind.STAGE: 8 * dim * has_stages,
+        FrameKind.OVER: RUN_DIGEST,
     }
 
 

@@ -1,4 +1,4 @@
-"""The bodies of HELLO, ROW and REJECT frames, and the public configuration that a HELLO compares.
+"""The bodies of HELLO and ROW frames, and the public configuration that a HELLO compares.
 
 Two agents say HELLO to each other before anything else. The session (session.py) judges a HELLO.
 """
@@ -6,6 +6,7 @@ Two agents say HELLO to each other before anything else. The session (session.py
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from hashlib import sha256
@@ -16,23 +17,16 @@ import numpy as np
 from hushgrad.agent.weights import Ends, Row
 from hushgrad.draws import SeededDraws, Stream, trial_keys
 from hushgrad.errors import WireError
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
+from hushgrad.network.protocol.codes import RUN_DIGEST
 
 type Json = Any
 
-# The reasons for which one agent refuses another. Any other reason in a REJECT counts as "other".
-OTHER_END = "other end"
-MASKS = "masks"
-STAGE = "stage"
-JUMP = "jump"
-EXPOSURE = "exposure"
-REASONS = frozenset({
-    "frame", "order", "configuration", "old copy", "future round", "replay", "equivocation",
-    "dimension", "not finite", OTHER_END, MASKS, STAGE,
-    JUMP, EXPOSURE,
-})  # fmt: skip
-
+# a value, and the name of an entry, that need no quotation marks: no sentence looks like them
+_PLAIN = re.compile(r"[\w.+:-]{1,64}|'[^'\s]{0,64}'|[(\[][\d., -]{0,64}[)\]]")
+_ENTRY = re.compile(r"[\w.\[\]]{1,64}")
 MIRROR = {"both": "both", "in": "out", "out": "in"}  # the direction of a link, as the peer sees it
 
 
@@ -138,23 +132,9 @@ def _is_weight(value: Json) -> bool:
     return type(value) is float and 0.0 < value < 1.0
 
 
-def encode_reject(reason: str, text: str) -> bytes:
-    return json.dumps({"reason": reason, "text": text[:1000]}).encode()
-
-
-def decode_reject(body: bytes | memoryview) -> tuple[str, str]:
-    """The reason and the text of a REJECT: a known reason and a printable text in every case."""
-    said = _object(body, "REJECT")
-    reason, text = str(said.get("reason")), str(said.get("text", ""))[:1000]
-    return (
-        reason if reason in REASONS else "other",
-        "".join(c for c in text if c.isprintable()),
-    )
-
-
 def _object(body: bytes | memoryview, what: str) -> dict[str, Json]:
     try:
-        said = json.loads(bytes(body))
+        said = parse_json(bytes(body))
     except (ValueError, RecursionError) as error:
         raise WireError(
             f"a {what} is JSON, but its parser raised {type(error).__name__}"
@@ -176,7 +156,7 @@ def public_parts(run: RunConfig) -> dict[str, str]:
     lengths = run.lengths
     names = [
         "dim", "n_agents", "iterations", "tolerance", "diameter", "mixing", "max_degree",
-        "eta", "n_links", "honest_rows",
+        "eta", "n_links", "honest_rows", "largest",
     ]  # fmt: skip
     declared, staged = dict[str, str](), dict[str, str]()
     if run.model is not None:
@@ -239,14 +219,31 @@ def describe(value: Any) -> str:
 
 def config_digest(run: RunConfig) -> str:
     """A digest of the public configuration: equal if and only if two agents mean the same run."""
-    return sha256(json.dumps(public_parts(run), sort_keys=True).encode()).hexdigest()[:32]
+    return run_digest(public_parts(run)).hex()
+
+
+def run_digest(public: Mapping[str, str]) -> bytes:
+    """The digest of a public configuration, RUN_DIGEST bytes."""
+    return sha256(json.dumps(public, sort_keys=True).encode()).digest()[:RUN_DIGEST]
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """The differences of two configurations: `iterations: 500 here, 600 there; …`, or nothing."""
+    """The differences of two configurations: `iterations: 500 here, 600 there; …`, or nothing.
+
+    >>> differences({"run": "a"}, {"run": "b there. error: forged"})
+    'run: a here, “b there. error: forged” there'
+    """
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    text = "; ".join(
-        f"{name[:40]}: {ours.get(name, 'nothing')} here, {theirs.get(name, 'nothing')[:300]} there"
+    return "; ".join(
+        f"{name if name in ours or _ENTRY.fullmatch(name) else 'an entry'}: "
+        f"{ours.get(name, 'nothing')} here, {_quoted(theirs.get(name, 'nothing'))} there"
         for name in names[:20]
     )
-    return "".join(c for c in text if c.isprintable())
+
+
+def _quoted(text: str) -> str:
+    """The words of a peer, so that nobody takes them for this agent's; a plain value as it is."""
+    if _PLAIN.fullmatch(text):
+        return text
+    shown = "".join(c for c in text[:300] if c.isprintable() and c not in "“”")
+    return f"“{shown}”"

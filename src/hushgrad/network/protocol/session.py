@@ -21,11 +21,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hushgrad.agent.vectors import FINITE
 from hushgrad.agent.weights import Ends
 from hushgrad.errors import StaleCopyError, WireError
 from hushgrad.files.digest import digest
+from hushgrad.network.protocol.claims import OLD_COPY, Claims
+from hushgrad.network.protocol.codes import OTHER_END
 from hushgrad.network.protocol.frames import Bytes, Data, Frame, FrameKind, decode_data, encode
-from hushgrad.network.protocol.hello import MIRROR, OTHER_END, Hello, differences
+from hushgrad.network.protocol.hello import MIRROR, Hello, differences, run_digest
 from hushgrad.network.protocol.states import RUN, RunEvent, RunState, after
 
 
@@ -67,12 +70,27 @@ class Peer:
 class Session:
     """The rounds and the messages that one agent shares with its neighbours."""
 
-    def __init__(self, me: SelfDescription, peers: Mapping[int, Peer], stop_bytes: int):
-        self.me, self.peers, self._stop_bytes = me, peers, stop_bytes
+    def __init__(
+        self,
+        me: SelfDescription,
+        peers: Mapping[int, Peer],
+        stop_bytes: int,
+        *,
+        n_agents: int,
+        most_rounds: int,
+        largest: float = FINITE,
+    ):
+        """No run of this configuration has more rounds, and no message larger numbers."""
+        self.me, self.peers = me, peers
+        self._stop_bytes, self._largest = stop_bytes, largest
+        self.run_digest = run_digest(me.public)
+        names = {j: peer.name for j, peer in peers.items()}
+        self._claims = Claims(names, n_agents, most_rounds)
         self.state = RunState.INTRODUCING
         self.round = -1  # the last round that was committed
         self.wanted = 0  # the next round to be consumed
         self._sent: dict[int, Mapping[int, Bytes]] = {}  # round → peer → frame
+        self._restored = -1  # the last round that an earlier process may have made
         self._sizes: tuple[int, ...] = ()  # of the exchanges of the present round
         self.missing = set(peers)  # the peers whose message of round `wanted` is not here
 
@@ -99,7 +117,7 @@ class Session:
         The frames that were sent and the digests of consumed messages are given by round and peer.
         Returns misfits, as `commit` does: at the first start, neighbours may have begun already.
         """
-        self._sent = dict(frames)
+        self._sent, self._restored = dict(frames), max(frames)
         self.wanted = max(consumed, default=-1) + 1
         for n, digests in consumed.items():
             for j, seen in digests.items():
@@ -192,7 +210,7 @@ class Session:
                 "can be one round ahead at most",
                 "future round",
             )
-        data = decode_data(frame, self._stop_bytes)
+        data = decode_data(frame, self._stop_bytes, self._largest)
         seen = data.digest
         if peer.digests.get(n, seen) != seen:
             raise WireError(
@@ -256,8 +274,11 @@ class Session:
     def greet(self, peer: Peer, hello: Hello) -> list[Bytes]:
         """Judge a neighbour's HELLO; returns the frames that the neighbour still needs."""
         self._check_run(peer, hello)
+        self._claims.check_degrees(peer.number, hello, peer.direction, two_hop=peer.two_hop)
+        self._claims.check_rounds(peer.number, hello)
         self._check_own_copy(peer, hello)
         self._check_their_copy(peer, hello)
+        self._claims.believe(peer.number, hello.held)
         peer.ends, peer.incarnation, peer.life = hello.ends, hello.incarnation, hello.life
         frames = [self._sent[n][peer.number] for n in sorted(self._sent) if n >= hello.needs]
         if self.has_finished:
@@ -292,21 +313,17 @@ class Session:
             )
 
     def _check_own_copy(self, peer: Peer, hello: Hello) -> None:
-        way_out = (
-            "This state directory is an old copy, or another agent uses this agent's key. Restore "
-            "the newest state, or start a new run."
-        )
-        if hello.heard > self.round:
-            raise StaleCopyError(
-                f"{peer.name} holds round {hello.heard} of this agent, whose journal ends at round "
-                f"{self.round}. {way_out}"
-            )
+        if hello.held > self.round:
+            self._claims.judge(peer.number, hello.held, self.round)
         mine = self._sent.get(hello.held)
         if mine is not None and digest(mine[peer.number]).hex() != hello.held_digest:
-            raise StaleCopyError(
-                f"{peer.name} holds another message of this agent for round {hello.held} than "
-                f"the journal. {way_out}"
+            text = (
+                f"{peer.name} holds another message of this agent for round {hello.held} than the "
+                "journal"
             )
+            if hello.held > self._restored:  # this very process has made and sent the message
+                raise WireError(f"{text}, which this process has written", "claim")
+            raise StaleCopyError(f"{text}. {OLD_COPY}")
 
     def _check_their_copy(self, peer: Peer, hello: Hello) -> None:
         if hello.incarnation < peer.incarnation:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.stages import LEADER
-from hushgrad.agent.vectors import is_finite
+from hushgrad.agent.vectors import FINITE, is_within
 from hushgrad.errors import StageError, WireError
 from hushgrad.network.protocol.frames import Frame, FrameKind, encode
 
@@ -31,8 +31,20 @@ _FLOAT = np.dtype("<f8")
 class Starts:
     """The starts of stages that one agent knows."""
 
-    def __init__(self, number: int, dim: int, n_stages: int, *, are_told: bool = True):
-        """`are_told`: agent 0 tells the starts. Otherwise every agent computes them by itself."""
+    def __init__(
+        self,
+        number: int,
+        dim: int,
+        n_stages: int,
+        *,
+        are_told: bool = True,
+        largest: float = FINITE,
+    ):
+        """`are_told`: agent 0 tells the starts. Otherwise every agent computes them by itself.
+
+        `largest`: no number of a start is larger.
+        """
+        self._largest = largest
         self.number, self._dim, self._n_stages = number, dim, n_stages if are_told else 0
         self.are_many = n_stages > 1  # an agent may end because of a stage
         self._known: dict[int, tuple[Vector, str]] = {}  # by stage, with the neighbour that told it
@@ -71,9 +83,11 @@ class Starts:
                 f"{len(start)}",
                 "dimension",
             )
-        if not is_finite(start):
+        if not is_within(start, self._largest):
             raise WireError(
-                f"the start of stage {stage}, told by {source}, is not finite", "not finite"
+                f"the start of stage {stage}, told by {source}, has numbers above "
+                f"{self._largest:.3g}, or some that are not finite",
+                "too large" if np.isfinite(start).all() else "not finite",
             )
         held = self._known.get(stage)
         if held is not None:

@@ -6,7 +6,8 @@ and the session (session.py) ask these tables and keep no flags of their own.
 
 A connection. Its events are the frames that the peer sends and the acts of this agent:
 
-    MEET         The transport has verified the peer, and this agent has sent its HELLO.
+    MEET         The transport has verified the peer, and this agent has sent its HELLO, or OVER
+                 in its place if its run is over.
     ACKNOWLEDGE  Both agents have finished, and this agent has sent a FIN that says so.
     REFUSE       The peer broke a rule, and this agent has sent a REJECT.
     END          This agent ends the connection for any other reason.
@@ -119,6 +120,7 @@ CONNECTION: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = 
     GOSSIP       -        -        OPEN          ACKNOWLEDGED  -      -     -
     ANNOUNCE     -        -        OPEN          ACKNOWLEDGED  -      -     -
     STAGE        -        -        OPEN          ACKNOWLEDGED  -      -     -
+    OVER         -        UNMET    LEFT          LEFT          -      -     -
     MEET         GREETED  -        -             -             -      -     -
     ACKNOWLEDGE  -        -        ACKNOWLEDGED  -             -      -     -
     REFUSE       -        REFUSED  REFUSED       REFUSED       UNMET  LEFT  REFUSED

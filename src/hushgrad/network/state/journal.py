@@ -32,6 +32,7 @@ from typing import Any, Literal
 
 from hushgrad.errors import StateError
 from hushgrad.files.atomic import replace_file, sync_directory
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.keys.identity import check_mode
 from hushgrad.network.state.sections import NOTHING, Section, encode_section, read_sections
 
@@ -271,7 +272,7 @@ class Slot:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except ValueError as error:
         raise StateError(
             f"'{path}' is damaged: {error}. Restore the newest state, or start a new run with a "

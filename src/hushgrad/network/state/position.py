@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import StateError
+from hushgrad.files.strict_json import parse_json
 from hushgrad.network.state.journal import FORMAT
 from hushgrad.network.state.sections import Section, decode_sections
 
@@ -55,7 +55,7 @@ def read_position(state: Path) -> Position | None:
     if not (state / "run.json").exists():
         return None
     try:
-        belongs = json.loads((state / "run.json").read_text(encoding="utf-8"))
+        belongs = parse_json((state / "run.json").read_text(encoding="utf-8"))
         if belongs["format"] != FORMAT:
             raise StateError(
                 f"'{state}' is of format {belongs['format']}, but this version reads {FORMAT}. "

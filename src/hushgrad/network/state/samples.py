@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.errors import StateError
+
 type Floats = NDArray[np.float64]
 
 SAMPLES = "samples"  # the file, in the state directory
@@ -22,14 +24,20 @@ class Samples:
     """Writes x^k of every `every`-th iteration and of the last one."""
 
     def __init__(self, path: Path, *, every: int, iterations: int):
-        self._every, self._last = every, iterations
+        self._path, self._every, self._last = path, every, iterations
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def keep(self, k: int, x: Floats) -> None:
         """Write x^k if iteration k is sampled."""
         if k and (k % self._every == 0 or k == self._last):
             row = np.concatenate([[float(k)], x]).astype("<f8")
-            os.pwrite(self._file, row.tobytes(), (-(-k // self._every) - 1) * row.nbytes)
+            try:
+                os.pwrite(self._file, row.tobytes(), (-(-k // self._every) - 1) * row.nbytes)
+            except OSError as error:
+                raise StateError(
+                    f"'{self._path}' cannot be written: {error.strerror}. The state is kept: make "
+                    "room, then start the agent again."
+                ) from error
 
     def close(self) -> None:
         os.close(self._file)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, MutableMapping
-from time import monotonic
 from typing import Protocol
 
 from hushgrad.agent.weights import Row
-from hushgrad.errors import DiameterError, MaskError, StageError, WireError
+from hushgrad.errors import DiameterError, StageError, WireError
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import (
@@ -21,18 +20,18 @@ from hushgrad.network.protocol.announcements import (
     decode_announcements,
     encode_announcements,
 )
+from hushgrad.network.protocol.codes import (
+    OTHER_END,
+    REASONS,
+    Ending,
+    ended_by,
+    heard_ending,
+    reason_code,
+    reason_of,
+)
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, Frame, FrameKind
-from hushgrad.network.protocol.hello import (
-    MASKS,
-    OTHER_END,
-    STAGE,
-    Hello,
-    decode_hello,
-    decode_reject,
-    decode_row,
-    encode_reject,
-)
+from hushgrad.network.protocol.hello import Hello, decode_hello, decode_row
 from hushgrad.network.protocol.mask_tokens import MaskTokens, decode_entries, encode_entries
 from hushgrad.network.protocol.session import Peer, Session
 from hushgrad.network.protocol.stages import Starts
@@ -54,6 +53,10 @@ class Station(Owner, Protocol):
 
     def wake(self) -> None:
         """Wake the agent: it may have waited for the frame."""
+        ...
+
+    def hear_ending(self, peer: Peer, error: Exception, ending: Ending, origin: int) -> None:
+        """A peer says that the run is over, and that the end began with agent `origin`."""
         ...
 
 
@@ -80,7 +83,6 @@ class Dispatch:
         self._mask_tokens, self._distances = mask_tokens, distances
         self._announcements, self._starts = announcements, starts
         self.rows: dict[int, Row] = {}  # weights that peers have told
-        self.waits_since = monotonic()  # the agent has sent its present round
         self._methods: dict[FrameKind, Callable[[Connection, Peer, Frame], None]] = {
             FrameKind.HELLO: self._take_hello,
             FrameKind.ROW: self._take_row,
@@ -91,6 +93,7 @@ class Dispatch:
             FrameKind.GOSSIP: self._take_gossip,
             FrameKind.ANNOUNCE: self._take_announce,
             FrameKind.STAGE: self._take_stage,
+            FrameKind.OVER: self._take_over,
         }
 
     def hear(self, link: Connection, frame: Frame) -> None:
@@ -110,10 +113,10 @@ class Dispatch:
         text = str(error) if name in str(error) else f"{name}: {error}"
         self._station.turn_away(error.reason, text, name)
         self._watching.objections[link.peer.number] = text
-        link.send(wire.encode(FrameKind.REJECT, encode_reject(error.reason, text)))
+        link.send(wire.encode(FrameKind.REJECT, flags=reason_code(error.reason)))
         link.close(f"refused ({error.reason})", Act.REFUSE)
         if self._session.state is not RunState.INTRODUCING:
-            self._fail_for_all(error.reason, text)
+            self._fail_at_other_end(error.reason, text)
 
     def check_distances(self) -> None:
         """In round `diameter`, fail if an agent is farther away."""
@@ -122,18 +125,10 @@ class Dispatch:
             if error is not None:
                 self._station.fail(error)
 
-    def _fail_for_all(self, reason: str, text: str) -> None:
-        """Fail if the reason ends the run for every agent.
-
-        If agents end in different rounds, no agent may say that all have converged. If masks do not
-        cancel, no agent has the right θ. If agents begin a stage at different points, neither.
-        """
+    def _fail_at_other_end(self, reason: str, text: str) -> None:
+        """Fail if two agents end in different rounds: then no agent may say that all converged."""
         if reason == OTHER_END and self._distances.diameter is not None:
             self._station.fail(DiameterError(text))
-        elif reason == MASKS and self._mask_tokens.most:
-            self._station.fail(MaskError(text))
-        elif reason == STAGE and self._starts.are_many:
-            self._station.fail(StageError(text))
 
     # ---- the kinds of frames
 
@@ -172,6 +167,8 @@ class Dispatch:
 
     def _take_row(self, link: Connection, peer: Peer, frame: Frame) -> None:
         del link
+        if peer.number not in self.rows:
+            self._watching.note_progress()
         self.rows[peer.number] = decode_row(frame.body, self._n_agents)
         self._station.wake()
 
@@ -191,7 +188,7 @@ class Dispatch:
             return
         self._watching.note_help(link, peer)
         if n == session.wanted:
-            self._stats.wait_seconds[peer.name].add(link.heard - self.waits_since)
+            self._stats.wait_seconds[peer.name].add(link.heard - self._watching.waits_since)
             if session.is_complete:
                 # again, since an agent that was started in this round has not checked distances
                 self.check_distances()
@@ -209,15 +206,27 @@ class Dispatch:
         self._station.wake()
 
     def _take_reject(self, link: Connection, peer: Peer, frame: Frame) -> None:
-        reason, text = decode_reject(frame.body)
-        self._watching.objections[peer.number] = f"it refuses this agent: {text}"
-        log.error(
-            "%s refuses this agent: %s", peer.name, text,
-            extra={"event": "refused", "peer": peer.name, "reason": reason},
-        )  # fmt: skip
+        reason = reason_of(frame.flags)
+        text = f"{peer.name} refuses this agent: {REASONS[reason]} ({reason})"
+        self._watching.objections[peer.number] = text
+        log.error(text, extra={"event": "refused", "peer": peer.name, "reason": reason})
         link.abort(f"refused ({reason})", FrameKind.REJECT)
-        told = f"{text.partition(' (told by ')[0]} (told by {peer.name})"
-        self._fail_for_all(reason, told)
+        self._fail_at_other_end(reason, text)
+
+    def _take_over(self, link: Connection, peer: Peer, frame: Frame) -> None:
+        """The run is over at a peer, so it is over here, unless the peer had finished before."""
+        if bytes(frame.body) != self._session.run_digest:
+            raise WireError(f"{peer.name} says that another run is over", "configuration")
+        origin = frame.round
+        ending = heard_ending(frame.flags, origin, self._n_agents)
+        error = ended_by(peer.name, peer.number, ending, origin, max(self._session.round, 0))
+        self._watching.objections[peer.number] = str(error)
+        log.error(
+            "%s", error, extra={"event": "over", "peer": peer.name, "reason": ending.name.lower()}
+        )
+        link.abort(f"over ({ending.name.lower()})", FrameKind.OVER)
+        if not peer.has_finished:
+            self._station.hear_ending(peer, error, ending, origin)
 
     def _take_gossip(self, link: Connection, peer: Peer, frame: Frame) -> None:
         """Pass on the entries that are new, and no others: agents would echo them without end."""
@@ -233,6 +242,7 @@ class Dispatch:
         if news:
             self._pass_on(link, wire.encode(FrameKind.ANNOUNCE, encode_announcements(news)))
             self._announcements.check()
+            self._watching.note_progress()
             self._station.wake()
 
     def _take_stage(self, link: Connection, peer: Peer, frame: Frame) -> None:

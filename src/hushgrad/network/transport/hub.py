@@ -11,32 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from time import monotonic
 
 from hushgrad.agent.weights import Row
-from hushgrad.errors import (
-    AgentError,
-    DiameterError,
-    ExposureError,
-    JumpError,
-    MaskError,
-    StageError,
-    WireError,
-)
+from hushgrad.errors import AgentError, WireError
 from hushgrad.network.ops.counters import Stats
 from hushgrad.network.protocol import frames as wire
 from hushgrad.network.protocol.announcements import Announcements, encode_announcements
+from hushgrad.network.protocol.codes import Ending, ending_of
 from hushgrad.network.protocol.distances import Distances
 from hushgrad.network.protocol.frames import Bytes, FrameKind
-from hushgrad.network.protocol.hello import (
-    EXPOSURE,
-    JUMP,
-    MASKS,
-    OTHER_END,
-    STAGE,
-    encode_reject,
-    encode_row,
-)
+from hushgrad.network.protocol.hello import encode_row
 from hushgrad.network.protocol.mask_tokens import MaskTokens, encode_entries
 from hushgrad.network.protocol.session import Peer, Session
 from hushgrad.network.protocol.stages import Starts
@@ -50,11 +34,6 @@ from hushgrad.network.transport.watching import Watching
 log = logging.getLogger("hushgrad.agent")
 
 LINGER = 2.0  # seconds: a neighbour that starts now should learn why the run is over
-# failures of which all neighbours are told, and the reasons that a REJECT gives for them
-_FOR_ALL: Mapping[type, str] = {
-    MaskError: MASKS, DiameterError: OTHER_END, StageError: STAGE, JumpError: JUMP,
-    ExposureError: EXPOSURE,
-}  # fmt: skip
 _MOST_WAITING = 4  # connections of one neighbour that have not said HELLO: 64 kB each
 
 
@@ -96,29 +75,31 @@ class Hub:
         self._links: dict[int, Connection] = {}  # the open connection of each peer
         self._all: set[Connection] = set()
         self._by_name = {peer.name: peer for peer in session.peers.values()}
-        self._watching = Watching(
+        self.watching = Watching(
             session, links=self._links, connections=self._all, heartbeat=heartbeat,
             max_wait=max_wait, fail=self.fail,
         )  # fmt: skip
         self._dispatch = Dispatch(
-            self, session, links=self._links, watching=self._watching, mask_tokens=mask_tokens,
+            self, session, links=self._links, watching=self.watching, mask_tokens=mask_tokens,
             announcements=announcements, distances=self.distances, starts=starts,
             n_agents=n_agents, stats=stats,
         )  # fmt: skip
         self._dialling = Dialling(
             session.me.number, transport, lambda: Connection(self, is_dialled=True),
-            links=self._links, objections=self._watching.objections, stats=stats,
+            links=self._links, objections=self.watching.objections, stats=stats,
         )  # fmt: skip
         self.hear, self.refuse = self._dispatch.hear, self._dispatch.refuse  # for connections
         self.rows = self._dispatch.rows  # the neighbours' weights, as far as they are known
         self.row: Row | None = None  # this agent's weights, once they are known
         self.complete: Callable[[], None] = self.wake  # when all messages of a round are here
         self.failure: Exception | None = None
-        self._untold: set[int] = set()  # peers that do not know of a failure that ends the run
+        self._over: Bytes | None = None  # the frame that tells peers that the run is over here
+        self._untold: set[int] = set()  # peers that do not know it yet
+        self._ended: set[int] = set()  # peers that have said the same
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: asyncio.Future[None] | None = None
         stats.connected.update(dict.fromkeys(self._by_name, False))
-        stats.missing = self._watching.missing_names
+        stats.missing = self.watching.missing_names
 
     # ---- from the start to the end
 
@@ -129,7 +110,7 @@ class Hub:
         serving = self._transport.serve(lambda: Connection(self), self.turn_away)
         dialling = [self._dialling.dial(self.session.peers[j]) for j in self._dialled]
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(job) for job in (self._watching.run(), serving, *dialling)]
+        self._tasks = [loop.create_task(job) for job in (self.watching.run(), serving, *dialling)]
         for task in self._tasks:
             task.add_done_callback(self._note_end)
 
@@ -175,24 +156,44 @@ class Hub:
         if self.failure is not None:
             raise self.failure
 
-    def fail(self, error: Exception) -> None:
-        """Note that the agent cannot go on; tell all neighbours of a failure that concerns them."""
+    def fail(
+        self, error: Exception, ending: Ending | None = None, origin: int | None = None
+    ) -> None:
+        """Note that the agent cannot go on, and tell the neighbours how its run ended.
+
+        ending    None: the one of the error, if it has one
+        origin    the agent with which the end began; None: this one
+        """
         if self.failure is None:
             self.failure = error
             self.session.fail()
-            if type(error) in _FOR_ALL:
-                self._untold = set(self.session.peers) - set(self._links)
+            ending = ending or ending_of(error)
+            if ending is not None:
+                number = self.session.me.number if origin is None else origin
+                self._over = wire.encode(
+                    FrameKind.OVER, self.session.run_digest, flags=ending, round_=number
+                )
+                self._untold = set(self.session.peers) - self._ended
                 for j in tuple(self._links):
-                    self._tell_failure(j)
+                    self._tell_over(j)
         self.wake()
 
-    def _tell_failure(self, j: int) -> None:
-        """Tell a peer why the run is over here."""
-        error = self.failure
-        text = error.told if isinstance(error, JumpError | ExposureError) else str(error)
-        body = encode_reject(_FOR_ALL[type(error)], text)
-        self._links[j].send(wire.encode(FrameKind.REJECT, body))
-        self._untold.discard(j)
+    @property
+    def is_telling(self) -> bool:
+        """Whether peers do not know yet that the run is over."""
+        return bool(self._untold)
+
+    def hear_ending(self, peer: Peer, error: Exception, ending: Ending, origin: int) -> None:
+        """A peer says that the run is over: end, too, and pass it on."""
+        self._ended.add(peer.number)
+        self._untold.discard(peer.number)
+        self.fail(error, ending, origin)
+
+    def _tell_over(self, j: int) -> None:
+        """Tell a peer that the run is over here."""
+        if self._over is not None and j in self._untold:
+            self._untold.discard(j)
+            self._links[j].send(self._over)
 
     async def _tell_the_absent(self) -> None:
         """Wait a little for neighbours that do not know yet why the run is over."""
@@ -214,7 +215,7 @@ class Hub:
     def send_round(self) -> None:
         """Send the present round to every peer that is here; the others get it when they come."""
         self.check()
-        self._dispatch.waits_since = monotonic()
+        self.watching.note_progress()
         frames, peers, sent = self.session.frames, self.session.peers, self._stats.sent
         for j, link in tuple(self._links.items()):
             link.send(frames[j])
@@ -238,11 +239,16 @@ class Hub:
     # ---- one connection: calls of Connection and Dispatch
 
     def meet(self, link: Connection, transport: asyncio.Transport) -> None:
-        """A connection is made: find out whose, and say HELLO."""
+        """A connection is made: find out whose, and say HELLO, or that the run is over."""
         self._all.add(link)
         peer = link.peer = self._by_name[self._transport.name_of(transport)]
         link.note(Act.MEET)
         self._limit_waiting(peer)
+        if self._over is not None:  # this agent may not even have read its journal
+            self._untold.discard(peer.number)
+            link.send(self._over)
+            self.wake()
+            return
         hello = self.session.hello(peer)
         link.due = hello.needs
         link.send(wire.encode(FrameKind.HELLO, hello.encode()))
@@ -255,6 +261,9 @@ class Hub:
 
     def welcome(self, link: Connection, peer: Peer, backlog: Iterable[Bytes]) -> None:
         """A connection is open: send everything that the peer should know now."""
+        if self._over is not None:
+            self._tell_over(peer.number)
+            return
         self._send_row(link, peer)
         if announced := self.announcements.entries():
             link.send(wire.encode(FrameKind.ANNOUNCE, encode_announcements(announced)))
@@ -265,8 +274,6 @@ class Hub:
         if self.failure is None:
             for unsent in backlog:
                 link.send(unsent)
-        elif self._untold:
-            self._tell_failure(peer.number)
 
     def refuse_all(self, misfits: Iterable[tuple[Peer, WireError]]) -> None:
         """Refuse peers, as far as they are here, for messages that do not fit."""
@@ -289,7 +296,7 @@ class Hub:
         if peer is None or self._links.get(peer.number) is not link:
             return
         del self._links[peer.number]
-        self._watching.note_departure(link, peer)
+        self.watching.note_departure(link, peer)
         self._stats.connected[peer.name] = False
         self._stats.reconnects[peer.name, link.reason] += 1
         log.info(

@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from hushgrad.errors import AgentError
 from hushgrad.network.config.model import Address
 from hushgrad.network.keys.identity import (
     Certificate,
@@ -24,9 +23,11 @@ from hushgrad.network.keys.identity import (
     peer_name,
     server_context,
 )
+from hushgrad.network.transport.connecting import connect, listening
 
-HANDSHAKE = 10.0  # seconds for TCP and TLS together; two round trips and some arithmetic
+HANDSHAKE = 10.0  # seconds for the TLS of a caller; two round trips and some arithmetic
 _MOST_STRANGERS = 64  # simultaneous handshakes: each costs a socket and some 50 kB
+_MAPPED = "::ffff:"  # begins the address of a caller over IPv4, if the agent listens at [::]
 _RECORD = 16_384  # the most bytes in a TLS record
 _UNKNOWN = 18  # OpenSSL's code of a self-signed certificate that the agent does not trust
 
@@ -63,20 +64,23 @@ class TLS:
         neighbours: Mapping[str, Certificate],
         addresses: Mapping[str, Address],
         listen: Address | socket.socket | None,
+        proxies: Mapping[str, Address] | None = None,
     ):
-        self._identity, self._neighbours, self._addresses = identity, neighbours, addresses
+        """`addresses`, and proxies on the way, of the neighbours that this agent dials."""
+        self._identity, self._neighbours = identity, neighbours
+        self._addresses, self._proxies = addresses, proxies or {}
         # the program that started this process may have bound a socket for it
-        self._socket = _listening(listen) if isinstance(listen, tuple) else listen
+        self._socket = listening(listen) if isinstance(listen, tuple) else listen
         if self._socket is not None:
             self._socket.setblocking(False)
 
     async def dial(self, name: str, new: NewProtocol) -> None:
-        host, port = self._addresses[name]
         context = client_context(self._identity, self._neighbours[name])
-        async with asyncio.timeout(HANDSHAKE):
-            plain = await _connect(host, port)
-            with contextlib.closing(plain):  # the TLS socket takes over the descriptor
-                secure = await _shake_hands(plain, context, server_hostname=name)
+        secure = await connect(
+            self._addresses[name],
+            lambda plain: _shake_hands(plain, context, server_hostname=name),
+            proxy=self._proxies.get(name),
+        )
         _SecureTransport(secure, new())
 
     async def serve(self, new: NewProtocol, refused: Refused) -> None:
@@ -103,8 +107,9 @@ class TLS:
                 oldest = _oldest_of_the_most(judging)
                 refused("crowd", f"{judging.pop(oldest)} was slow while many others came")
                 oldest.cancel()
-            task = loop.create_task(self._judge(plain, origin[0], context, new, refused))
-            judging[task] = origin[0]
+            host = origin[0].removeprefix(_MAPPED)
+            task = loop.create_task(self._judge(plain, host, context, new, refused))
+            judging[task] = host
             task.add_done_callback(lambda task: judging.pop(task, None))
             # after a handshake the TLS socket has the descriptor; otherwise this closes it
             task.add_done_callback(lambda _: plain.close())
@@ -160,27 +165,6 @@ def _oldest_of_the_most[T](judging: Mapping[T, str]) -> T:
     counts = Counter(judging.values())
     most = max(counts.values())
     return next(task for task, origin in judging.items() if counts[origin] == most)
-
-
-async def _connect(host: str, port: int) -> socket.socket:
-    """A connection to the first address of a host that accepts one."""
-    loop = asyncio.get_running_loop()
-    failure = OSError(f"{host} has no address")
-    for family, kind, proto, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
-        plain = socket.socket(family, kind, proto)
-        try:
-            plain.setblocking(False)
-            await loop.sock_connect(plain, address)
-            return plain
-        except OSError as error:
-            plain.close()
-            failure = error
-        except BaseException:
-            plain.close()
-            raise
-    raise failure
 
 
 async def _shake_hands(plain: socket.socket, context: ssl.SSLContext, **side: Any) -> ssl.SSLSocket:
@@ -321,19 +305,6 @@ class _SecureTransport(asyncio.Transport):
                 self.socket.unwrap()  # tells the peer, and does not wait for its answer
         self.socket.close()
         self._loop.call_soon(self._protocol.connection_lost, error)
-
-
-def _listening(address: Address) -> socket.socket:
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=128)
-    except OSError as error:
-        raise AgentError(
-            f"this agent cannot listen at {host}:{port}: {error.strerror or error}. Is another "
-            "agent running there? Change `listen`, or end it."
-        ) from error
-    return listener
 
 
 def refusal(error: Exception) -> str:

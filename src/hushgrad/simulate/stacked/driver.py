@@ -168,7 +168,7 @@ class _SampledBlock:
         if arrays is None:
             return False
         leaves, shape = jax.tree.flatten(self.state)
-        kept = [jax.numpy.asarray(arrays[f"state{n}"]) for n in range(len(leaves))]
+        kept = jax.device_put([arrays[f"state{n}"] for n in range(len(leaves))])
         self.state = jax.tree.unflatten(shape, kept)
         self.k = int(arrays["k"])
         self.awake, self.diverged = arrays["awake"], arrays["diverged"]

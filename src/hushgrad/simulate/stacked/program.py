@@ -298,7 +298,7 @@ class Simulation:
         masks = seeded_masks(self.algorithm, network, problem.dim, seed=seed, trials=self.trials)
         if masks is not None:
             arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
-        return jax.tree.map(jnp.asarray, arrays)
+        return jax.device_put(arrays)
 
     def _group(self, problem: Problem, group: Any) -> Any:
         order = self.order if len(problem.groups) == 1 else np.arange(len(group.agents))
@@ -315,7 +315,7 @@ class Simulation:
 
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
-        stacked = jnp.asarray(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
+        stacked = jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
         try:
             state, self.prepared = self.program.start(self.args, stacked)
         except jax.errors.JAXTypeError:  # a user's step may look at its stepsize

@@ -1,0 +1,316 @@
+"""Whether a run may begin: the agent's exposure, the policies of its site, the ledger of its runs.
+
+The deployed agent (deployed.py) asks for admission before it reads a key or makes a connection, and
+begins once it has its state directory. Under the ledger's lock the rules that count runs are judged
+again, and the line of the run is written, so nothing has left before the ledger has the run. The
+end of the run is another line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrad.algorithms.base import Private
+from hushgrad.errors import ConfigError, ExposureError, HushgradError, PolicyError, ReplayError
+from hushgrad.files.digest import commitment
+from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.exposure import check_exposure, setting_of
+from hushgrad.network.keys.identity import load_certificate
+from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
+from hushgrad.network.objective.objectives import Objective, ObjectiveSpec
+from hushgrad.network.policy import (
+    Policy,
+    Ruling,
+    RunFacts,
+    check_start,
+    counted_rulings,
+    policies_of,
+    rulings,
+)
+from hushgrad.network.promise import mu_of
+from hushgrad.network.protocol.hello import public_parts
+from hushgrad.network.state.journal import LABEL, StateDirectory
+from hushgrad.network.state.ledger import (
+    BEGUN,
+    RESUMED,
+    LedgerFile,
+    LedgerLine,
+    LedgerRun,
+    ledger_of,
+    mus,
+    runs_of,
+)
+from hushgrad.theory.exposure import count_revealed
+
+log = logging.getLogger("hushgrad.agent")
+
+_OVER = ("done", "converged", "failed", "diverged", "refused")  # a restart changes nothing
+
+
+class Admission:
+    """One run of an agent, from its permission to its last line in the ledger."""
+
+    def __init__(
+        self, config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
+    ):
+        self._config = config
+        self._policies = governing(config)
+        self._facts = None
+        if self._policies:
+            self._facts = run_facts(config, objective, is_quadratic=is_quadratic, is_given=is_given)
+            for policy in self._policies:
+                _refuse(config, policy, [*rulings(policy, self._facts), *self._counted(policy)])
+        self._own = ledger_of(config.key) if _is_recorded(config) else None
+        self._is_given = is_given
+
+    def _counted(self, policy: Policy) -> Iterator[Ruling]:
+        """The rules that count runs, as the ledger stands; a run that it has is not new."""
+        assert self._facts is not None
+        if policy.ledger_file is None:
+            return
+        lines = read_ledger(policy)
+        if not (self._config.state / LABEL).exists() or not self._mine(lines):
+            same = runs_of_data(lines, self._data(policy.ledger_file))
+            yield from counted_rulings(policy, self._facts, lines, same)
+
+    def _data(self, ledger: LedgerFile) -> DataDigest | None:
+        return digest_of(self._config, ledger.secret)
+
+    def _mine(self, lines: list[LedgerLine]) -> LedgerRun | None:
+        name = (self._config.run.id, key_name(self._config))
+        found = [r for r in runs_of(lines) if (r.begun.run, r.begun.facts.get("key")) == name]
+        return found[-1] if found else None
+
+    def begin(self, state: StateDirectory) -> None:
+        """Write the run into every ledger, or refuse it; nothing has been sent yet."""
+        if self._own is not None and not self._own.exists:
+            with self._own.locked():
+                if not self._own.exists:
+                    self._own.create()
+        with ExitStack() as held:
+            for ledger in self._ledgers():
+                held.enter_context(ledger.locked())
+            for policy in self._policies:
+                if policy.ledger_file is not None:
+                    self._judge_again(policy, state)
+            for ledger in self._ledgers():
+                self._write_begin(ledger, state)
+
+    def _ledgers(self) -> list[LedgerFile]:
+        """Every ledger once, in one order, so that two agents do not wait for each other."""
+        found = {
+            p.ledger_file.path.resolve(): p.ledger_file for p in self._policies if p.ledger_file
+        }
+        if self._own is not None:
+            found.setdefault(self._own.path.resolve(), self._own)
+        return [found[path] for path in sorted(found)]
+
+    def _judge_again(self, policy: Policy, state: StateDirectory) -> None:
+        ledger = policy.ledger_file
+        assert ledger is not None
+        assert self._facts is not None
+        lines, data = read_ledger(policy), self._data(ledger)
+        mine = self._mine(lines)
+        if mine is None:
+            same = runs_of_data(lines, data)
+            _refuse(self._config, policy, counted_rulings(policy, self._facts, lines, same))
+            return
+        if mine.begun.facts.get("state") != _state_digest(ledger, state):
+            raise PolicyError(
+                f"the run id {self._config.run.id!r} is in the ledger '{ledger.path}' with another "
+                "state directory, so this would be a second run. Choose a new id."
+            )
+        if data is not None and mine.begun.facts.get("data") != data.content:
+            raise ReplayError(
+                f"the ledger '{ledger.path}' has this run with other data. Put the file of data "
+                "back as it was, or start a new run with a new id."
+            )
+
+    def _write_begin(self, ledger: LedgerFile, state: StateDirectory) -> None:
+        config = self._config
+        mine = self._mine(ledger.lines())
+        named = {"run": config.run.id, "agent": config.name, "key": key_name(config)}
+        if mine is not None:
+            if mine.status not in _OVER:
+                _note(ledger.append(RESUMED, named))
+            return
+        mu, data = None if self._is_given else mu_of(config), self._data(ledger)
+        _note(ledger.append(BEGUN, {
+            **named,
+            "contract": contract_of(config),
+            "mu": mu if mu is None or np.isfinite(mu) else "inf",
+            "participants": config.run.n_agents,
+            "state": _state_digest(ledger, state),
+            **({} if data is None else data.facts()),
+        }))  # fmt: skip
+
+    def end(self, status: str) -> None:
+        """Write the end of the run; an error is told in the log, since the run is over."""
+        config = self._config
+        try:
+            for ledger in self._ledgers():
+                with ledger.locked():
+                    mine = self._mine(ledger.lines())
+                    if mine is not None and mine.status != status:
+                        named = {"agent": config.name, "key": key_name(config)}
+                        _note(ledger.append(status, {"run": config.run.id, **named}))
+        except HushgradError as error:
+            log.error("the ledger lacks the end of this run: %s", error, extra={"event": "ledger"})
+
+
+def admit(
+    config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
+) -> Admission:
+    """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
+    check_exposure(config, objective, is_quadratic=is_quadratic)
+    return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
+
+
+def check_unused(config: AgentConfig) -> None:
+    """Refuse an id that was used before; only for a state directory that is not there yet."""
+    if not (config.state / LABEL).exists() and config.run.id in mus(config.key):
+        raise ConfigError(
+            f"the run id {config.run.id!r} was used before with '{config.key}', and a new state "
+            f"directory '{config.state}' would be a second run with that id. Choose a new id in "
+            "every agent's file, or go on with the state directory of the first run."
+        )
+
+
+def check_policy_average(config: AgentConfig, objective: Objective, stage: int) -> None:
+    """Refuse an average of a fit past the numbers that a policy lets the sums reveal."""
+    for policy in governing(config):
+        told = count_revealed(
+            setting_of(config.run, is_quadratic=objective.is_quadratic), objective.n_rows
+        )
+        if policy.max_share_revealed is None or told is None:
+            continue
+        share = replace(told, stages=stage).share
+        if share is None or share > policy.max_share_revealed:
+            raise ExposureError(
+                f"{config.name} sends nothing of stage {stage + 1}: max_share_revealed = "
+                f"{policy.max_share_revealed:g} in '{policy.path}', and the sums would reveal "
+                f"{share or 1:.4g} of the entries of this site's rows. Use fewer columns, or more "
+                "rows."
+            )
+
+
+def governing(config: AgentConfig) -> list[Policy]:
+    """The policies that hold for an agent; drawn rows are nobody's, so none holds for them."""
+    if getattr(config.objective, "is_drawn", False):
+        return []
+    return policies_of(config.policy)
+
+
+def _is_recorded(config: AgentConfig) -> bool:
+    """Whether the key's own ledger has the run: one with a seed has no secrets to keep."""
+    return bool(config.partners) and config.run.seed is None
+
+
+def read_ledger(policy: Policy) -> list[LedgerLine]:
+    """The lines of the ledger that a policy names."""
+    ledger = policy.ledger_file
+    assert ledger is not None
+    if not ledger.exists:
+        raise PolicyError(
+            f"the policy '{policy.path}' counts runs in '{ledger.path}', which is not there. "
+            "Restore it; `hushgrad ledger new` begins another, which the policy has to name."
+        )
+    lines = ledger.lines()
+    check_start(policy, lines)
+    return lines
+
+
+def runs_of_data(lines: list[LedgerLine], data: DataDigest | None) -> list[LedgerRun]:
+    """The runs of the same data; without data, all."""
+    return [run for run in runs_of(lines) if data is None or data.shares(run.begun.facts) >= SAME]
+
+
+def _refuse(config: AgentConfig, policy: Policy, found: Any) -> None:
+    broken = [ruling for ruling in found if not ruling.is_kept]
+    if broken:
+        lines = (
+            f"{config.name} does not start: the policy '{policy.path}' forbids this run. Nothing "
+            "was sent.",
+            *(f"  {ruling.rule}: {ruling.text}" for ruling in broken),
+        )
+        raise PolicyError("\n".join(lines))
+
+
+def _note(line: LedgerLine) -> None:
+    log.info(
+        "ledger line %d (%s): %s", line.number + 1, line.status, line.digest,
+        extra={"event": "ledger"},
+    )  # fmt: skip
+
+
+def _state_digest(ledger: LedgerFile, state: StateDirectory) -> str:
+    return hmac.new(ledger.secret, b"state" + state.secret, hashlib.sha256).hexdigest()[:32]
+
+
+def key_name(config: AgentConfig) -> str:
+    """The fingerprint of this agent's certificate; agents without one have their name."""
+    if not config.certificate.exists():
+        return config.name
+    return load_certificate(config.certificate, name=config.name).fingerprint
+
+
+def contract_of(config: AgentConfig) -> str:
+    """The digest of what all agents declare alike, without the run's id."""
+    parts: Mapping[str, str] = public_parts(config.run)
+    if "contract" in parts:
+        return parts["contract"]
+    return commitment(json.dumps({k: v for k, v in parts.items() if k != "run"}).encode())
+
+
+def digest_of(config: AgentConfig, secret: bytes) -> DataDigest | None:
+    """The identity of this agent's data."""
+    spec = config.objective
+    file: Path | None = getattr(spec, "file", None)
+    other = ""
+    if isinstance(spec, ObjectiveSpec) and file is None:
+        other = spec.function or repr(spec.position)
+    return data_digest(file, secret, other=other)
+
+
+def run_facts(
+    config: AgentConfig, objective: Objective | None, *, is_quadratic: bool, is_given: bool = False
+) -> RunFacts:
+    """What a policy asks about the run of an agent."""
+    run, spec = config.run, config.objective
+    fit, model = None if objective is None else objective.fit_rows, run.model
+    kind = "function" if is_given else spec.kind if model is None else model.kind
+    events = None if objective is None else objective.n_events
+    if fit is not None and model is not None:
+        positive = fit.y.sum() if model.kind == "logistic" else fit.event.sum()
+        events = int(min(positive, len(fit.y) - positive) if model.kind == "logistic" else positive)
+        events = int(fit.y.sum()) if model.kind == "poisson" else events
+    told = count_revealed(setting_of(run, is_quadratic=is_quadratic), None)
+    design = run.algorithm.design if isinstance(run.algorithm, Private) else None
+    others = {one.name: one.certificate for one in (*config.neighbours, *config.partners)}
+    file: Path | None = None if is_given else getattr(spec, "file", None)
+    return RunFacts(
+        kind=kind,
+        design="fit" if model is not None else design or type(run.algorithm).__name__,
+        n_participants=run.n_agents,
+        n_parameters=run.dim if model is None else len(model.names),
+        n_rows=None if objective is None else objective.n_rows,
+        n_events=events,
+        has_events=kind in ("logistic", "cox", "poisson", "function"),
+        fingerprints={
+            name: load_certificate(path, name=name).fingerprint for name, path in others.items()
+        },
+        file=None if file is None else file.resolve(),
+        accepted=tuple(config.accept_exposure),
+        numbers=None if told is None else told.numbers,
+        mu=None if is_given else mu_of(config),
+    )  # fmt: skip

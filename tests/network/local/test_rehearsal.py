@@ -1,0 +1,129 @@
+"""A rehearsal runs the whole fit on drawn rows, reads no site's file, and asks no policy."""
+
+import asyncio
+import json
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hushgrad as hg
+from hushgrad.cli import app
+from hushgrad.errors import AgentError, InputError
+from hushgrad.fitting.drawn_rows import draw_columns
+from hushgrad.network.local.rehearsal import plan_of, rehearse
+from hushgrad.network.local.slow_links import SlowLink
+from hushgrad.schema.toml import to_toml
+from support import fits
+
+MODEL = {
+    "kind": "logistic", "outcome": "died", "positive": "yes", "negative": "no",
+    "columns": ["age", "stage"], "factors": {"stage": ["I", "II"]}, "ranges": {"age": [18, 100]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    file = tmp_path / "model.toml"
+    file.write_text(to_toml({"model": MODEL}))
+    return file
+
+
+def made(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+def declared(**changes):
+    return hg.Model(**(MODEL | changes))
+
+
+def test_all_sites_run_as_processes_and_end_with_the_fit_of_the_drawn_rows(
+    model_file, tmp_path, monkeypatch
+):
+    (tmp_path / "policy.toml").write_text("[policy]\nmin_rows = 1000000\n")
+    monkeypatch.setenv("HUSHGRAD_POLICY", str(tmp_path / "policy.toml"))  # for real rows only
+    rows = [900, 1000, 1100]
+    options = [text for n in rows for text in ("--rows", str(n))]
+    result = CliRunner().invoke(
+        app, ["rehearse", str(model_file), *options, "--latency", "100ms", "--format", "json"]
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    plain = hg.fit(declared(), {str(j): draw_columns(declared(), n, j) for j, n in enumerate(rows)})
+    assert document["fit"]["estimate"] == plain.estimate.tolist()
+    assert [site["rows"] for site in document["sites"]] == rows
+    assert {site["status"] for site in document["sites"]} == {"done"}
+    assert {site["rounds"] for site in document["sites"]} == {plain.n_averages + 1}
+    # each round waits half a round trip at least
+    assert document["seconds"] > 0.05 * (plain.n_averages + 1)
+    vector = 8 * 9  # bytes of a vector of the first average, at the very least
+    assert min(site["bytes"] for site in document["sites"]) > 2 * vector * plain.n_averages
+
+
+def test_too_few_rows_are_refused_as_in_earnest(model_file, tmp_path):
+    with pytest.raises(AgentError, match="reveal at most 10 %"):
+        rehearse(plan_of(model_file, sites=2, rows=[30]), made(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rows": [1, 2]}, "one number or one for each of 3 sites"),
+        ({"rows": [0]}, "one number or one for each"),
+    ],
+)
+def test_a_wrong_plan_is_named(model_file, given, said):
+    with pytest.raises(InputError, match=said):
+        plan_of(model_file, sites=3, **given)
+
+
+@pytest.mark.parametrize("text", ["50", "fast", "-3ms", "1e3s"])
+def test_a_latency_has_a_unit(model_file, text):
+    result = CliRunner().invoke(app, ["rehearse", str(model_file), f"--latency={text}"])
+    assert result.exit_code == 2
+    assert "50ms" in result.output
+
+
+@pytest.mark.parametrize("kind", ["linear", "ridge", "logistic", "poisson", "huber", "cox"])
+def test_drawn_rows_keep_every_rule_of_their_model(kind):
+    more = {"poisson": {"offset": "log_exposure"}, "linear": {"weights": "weight"}}.get(kind, {})
+    pressure = {"pressure": [60, 220]} if kind in ("linear", "ridge", "huber") else {}
+    model = fits.model(kind, ranges={"age": [18, 100], **pressure}, **more)
+    sites = {f"s{n}": draw_columns(model, 300, n) for n in range(3)}  # hg.fit refuses a bad cell
+    result = hg.fit(model, sites)
+    assert result.n_rows == 900
+    again = draw_columns(model, 300, 1)
+    assert all((np.asarray(again[name]) == sites["s1"][name]).all() for name in again)
+    assert not (sites["s0"]["age"] == sites["s1"]["age"]).any()
+
+
+def test_a_slow_link_delays_both_ways_and_counts():
+    async def trip():
+        async def echo(reader, writer):
+            writer.write(await reader.readexactly(1000))
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        link = SlowLink(server.sockets[0].getsockname(), 0.05)
+        await link.start()
+        reader, writer = await asyncio.open_connection(*link.address)
+        started = time.monotonic()
+        for _ in range(10):  # pieces do not add up their delays
+            writer.write(bytes(100))
+            await asyncio.sleep(0)
+        assert await reader.readexactly(1000) == bytes(1000)
+        seconds = time.monotonic() - started
+        writer.close()
+        await writer.wait_closed()
+        await link.stop()
+        link.close()
+        server.close()
+        return seconds, link.n_bytes
+
+    seconds, n_bytes = asyncio.run(trip())
+    assert 0.1 <= seconds < 0.5
+    assert n_bytes == 2000
