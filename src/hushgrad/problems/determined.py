@@ -107,6 +107,13 @@ def largest_share(
     return largest
 
 
+def share_of(
+    loss: RowParts, own: OwnRows, starts: Sequence[Floats], is_fixed: bool, times: float
+) -> float:
+    """The largest share of the rows of one agent, which knows no others."""
+    return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times)
+
+
 class _Jacobian:
     """Derivatives of the numbers of all stages with respect to rows, in units of what is usual."""
 
@@ -138,11 +145,11 @@ class _Jacobian:
 
         Triangles of agents below one another stand for all of them.
         """
-        R = np.zeros((0, len(self.norms)))
+        triangle = np.zeros((0, len(self.norms)))
         for part, _ in self._parts(own):
             J = self._scaled(part).swapaxes(1, 2).reshape(-1, len(self.norms))
-            R = np.linalg.qr(np.concatenate([R, J]), mode="r")
-        return R
+            triangle = np.linalg.qr(np.concatenate([triangle, J]), mode="r")
+        return triangle
 
     def unmixed(self, triangles: Sequence[Floats]) -> Floats:
         """V/S (K, ranks), which takes J_rᵀ to rows whose squares add up to P_r."""

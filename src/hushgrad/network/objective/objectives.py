@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +32,7 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.determined import largest_share, row_loss, rows_of
+from hushgrad.problems.determined import row_loss, rows_of, share_of
 from hushgrad.problems.effective import effective_lengths
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
@@ -229,11 +230,7 @@ def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
         if rows is None
         else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
         effective_lengths=None if lengths is None else lengths.effective,
-        determined=None
-        if loss is None
-        else lambda starts, is_fixed, times: largest_share(
-            loss, [rows_of(data)], starts, is_fixed=is_fixed, times=times
-        ),
+        determined=None if loss is None else partial(share_of, loss, rows_of(data)),
     )
 
 
