@@ -184,6 +184,8 @@ class Programme(Stages):
 
     def _check(self, stage: int, start: Vector) -> None:
         assert self._own is not None
+        if not stage:  # the run was judged before it began
+            return
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._effective, largest)
         check_policy_average(self.config, self._objective, stage)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hushgrad.theory.revealed import MOST_SHARE, Revealed
 
@@ -19,6 +20,8 @@ EXPECTED_STEPS = 8  # of a logistic fit of separated rows; most fits need fewer
 @dataclass(frozen=True, kw_only=True)
 class Pooled(Revealed):
     """The numbers that a fit reveals about the smallest honest component; stages are its steps."""
+
+    most_numbers: ClassVar[float] = math.inf  # averages are judged by effective rows alone
 
     @property
     def numbers(self) -> int:

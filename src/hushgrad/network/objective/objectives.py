@@ -18,8 +18,9 @@ also asks for the curvature of f_i: the kinds above know a formula, a function c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +32,8 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.effective import effective_lengths, effective_of
+from hushgrad.problems.determined import row_loss, rows_of, share_of
+from hushgrad.problems.effective import effective_lengths
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
@@ -48,6 +50,8 @@ type ObjectiveKind = Literal[
 type Gradient = Callable[[Vector], Vector]
 # θ, θ one stage before or None, grids, whether the curvature is fixed → H (d, d), q (d,)
 type Rows = Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]]
+# starts of stages, whether the curvature is fixed, honest rows over own rows → the largest share
+type Determined = Callable[[Sequence[Vector], bool, float], float]
 
 _LOSSES = {
     "least_squares": losses.SQUARES,
@@ -110,7 +114,7 @@ class Objective:
     n_rows: int | None = None  # n_i; None: the data are no rows, or nobody told
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
     effective_lengths: float | None = None  # the effective rows by length; None as n_rows
-    effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
+    determined: Determined | None = None  # of the rows, by the sums of stages, if they are known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
     n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
@@ -226,14 +230,14 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
     """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
-    lengths, effective = effective_lengths(data), effective_of(rows)
+    lengths, loss = effective_lengths(data), row_loss(rows)
     return replace(
         objective,
         rows=None
         if rows is None
         else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
         effective_lengths=None if lengths is None else lengths.effective,
-        effective=None if effective is None else lambda theta: effective(theta, data).effective,
+        determined=None if loss is None else partial(share_of, loss, rows_of(data)),
     )
 
 
