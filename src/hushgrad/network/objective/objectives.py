@@ -29,7 +29,7 @@ import numpy as np
 from hushgrad.agent.stages import Curve
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
-from hushgrad.network.objective.columns import Block, read_columns
+from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.determined import row_loss, rows_of, share_of
@@ -212,8 +212,8 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     rows = f"{len(y)} rows, {len(block.labels) - 1} columns{' and intercept' * spec.intercept}"
     describe = f"{spec.kind} on {spec.file.name}: {rows}"
     loss = _LOSSES[spec.kind]
-    signs = _signs(block) if loss is losses.LOGISTIC else y
-    held = {"X": X, "y": signs, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
+    labels = signs(block) if loss is losses.LOGISTIC else y
+    held = {"X": X, "y": labels, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
     data = held
     if loss is losses.SQUARES and len(y) > dim:
         # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy stand for the rows
@@ -221,8 +221,8 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         data = held | {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
-    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
-    n_events = int(min((signs > 0).sum(), (signs < 0).sum())) if loss is losses.LOGISTIC else None
+    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(labels).max())
+    n_events = int(min((labels > 0).sum(), (labels < 0).sum())) if loss is losses.LOGISTIC else None
     # the data of `objective` may have R in place of the rows
     objective = replace(objective, n_rows=len(y), n_events=n_events, largest_row=largest)
     return _with_rows(objective, loss.rows, held)
@@ -262,21 +262,6 @@ def _standardise(block: Block, constants: Standardise, path: Path) -> None:
     columns = block.values[:, 1 : n + 1]
     columns -= constants.mean
     columns /= constants.scale
-
-
-def _signs(block: Block) -> Vector:
-    """The labels as ±1; the file may code them as {0, 1} or as {−1, 1}."""
-    labels = block.values[:, 0]
-    uses_zero = bool((labels == 0).any())
-    wrong = np.flatnonzero(~np.isin(labels, (0.0, 1.0) if uses_zero else (-1.0, 1.0)))
-    if wrong.size:
-        row = int(wrong[0])
-        raise ProblemError(
-            f"{block.place(row)}: column {block.labels[0]} is {labels[row]:g}, but labels are all "
-            f"in {{0, 1}} or all in {{-1, 1}}{', and others are 0' * uses_zero}. Recode it "
-            "(several classes: one against the rest)."
-        )
-    return 2 * labels - 1 if uses_zero else labels.copy()
 
 
 def _distance(spec: ObjectiveSpec, dim: int, factor: float) -> Objective:
