@@ -50,7 +50,7 @@ class OwnRows(NamedTuple):
     delta: float
 
 
-class RowLoss(NamedTuple):
+class SecretsOfRows(NamedTuple):
     """What a loss tells of a row: its weights in the sums, and whether y is a secret number."""
 
     coefficients: rows.Coefficients
@@ -58,7 +58,7 @@ class RowLoss(NamedTuple):
     is_measured: bool  # y is a number like the entries of x; a label ±1 counts as known
 
 
-def row_loss(by_rows: RowSum | None) -> RowLoss | None:
+def row_loss(by_rows: RowSum | None) -> SecretsOfRows | None:
     """The loss whose statistic `by_rows` sums; None for a loss that is not built in, or squares.
 
     Squares have one stage, whose sums fix rows up to a rotation only.
@@ -74,7 +74,7 @@ def rows_of(data: Any) -> OwnRows:
 
 
 def largest_share(
-    loss: RowLoss,
+    loss: SecretsOfRows,
     agents: Sequence[OwnRows],
     starts: Sequence[Floats],
     *,
@@ -108,7 +108,7 @@ def largest_share(
 
 
 def share_of(
-    loss: RowLoss, own: OwnRows, starts: Sequence[Floats], is_fixed: bool, times: float
+    loss: SecretsOfRows, own: OwnRows, starts: Sequence[Floats], is_fixed: bool, times: float
 ) -> float:
     """The largest share of the rows of one agent, which knows no others."""
     return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times)
@@ -118,7 +118,11 @@ class _Jacobian:
     """Derivatives of the numbers of all stages with respect to rows, in units of what is usual."""
 
     def __init__(
-        self, loss: RowLoss, agents: Sequence[OwnRows], starts: Sequence[Floats], is_fixed: bool
+        self,
+        loss: SecretsOfRows,
+        agents: Sequence[OwnRows],
+        starts: Sequence[Floats],
+        is_fixed: bool,
     ):
         self.loss, self.is_fixed, self.starts = loss, is_fixed, starts
         X = np.concatenate([own.X for own in agents])
@@ -236,7 +240,7 @@ class _Weights(NamedTuple):
 
     @staticmethod
     def at(
-        loss: RowLoss,
+        loss: SecretsOfRows,
         X: Floats,
         y: Floats,
         delta: float,
@@ -268,7 +272,7 @@ class _Weights(NamedTuple):
         return _Weights(h, p, h_t, h_last, h_y, p_t, p_y)
 
 
-_LOSSES: dict[RowSum, RowLoss] = {
-    rows.logistic: RowLoss(rows.logistic_row, rows.logistic_fixed_row, is_measured=False),
-    rows.huber: RowLoss(rows.huber_row, rows.huber_fixed_row, is_measured=True),
+_LOSSES: dict[RowSum, SecretsOfRows] = {
+    rows.logistic: SecretsOfRows(rows.logistic_row, rows.logistic_fixed_row, is_measured=False),
+    rows.huber: SecretsOfRows(rows.huber_row, rows.huber_fixed_row, is_measured=True),
 }

@@ -16,7 +16,7 @@ from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
 from hushgrad.problems.data import AgentsData
-from hushgrad.problems.determined import RowLoss, row_loss
+from hushgrad.problems.determined import SecretsOfRows, row_loss
 from hushgrad.problems.models import Curvature, Hessian, safeguarded
 from hushgrad.problems.rows import Grids
 from hushgrad.problems.shapes import check_output, infer_dim
@@ -196,7 +196,7 @@ class Problem:
         return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
 
     @property
-    def row_loss(self) -> RowLoss | None:
+    def row_loss(self) -> SecretsOfRows | None:
         """How the sums of stages depend on single rows; None: no stage could be judged by them."""
         return row_loss(self._curvature.rows)
 
