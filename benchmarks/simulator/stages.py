@@ -10,8 +10,8 @@ recommended design.
 a stage does once (statistics, masks, arrays). Stages of one run share one compiled program;
 compilation is not counted.
 
-`refused` counts the Huber fits that end at the start of a stage, where few rows are within delta,
-although they were admitted at the start of the run.
+`refused` counts the Huber fits that end at the start of a stage, because single rows have crossed
+delta, although they were admitted at the start of the run.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def outcome(seed: int, delta: float, slack: float, stages: int, curvature: str) 
             record_every=LENGTH, seed=seed, progress=False,
         )  # fmt: skip
     except PrivacyError as error:
-        if "dominate the sums of stage" not in str(error):
+        if "the sums would tell too much" not in str(error):
             raise
         return True, within
     return False, within

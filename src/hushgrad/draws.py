@@ -152,5 +152,6 @@ def pair_keys(
 
 def pair_words(key: tuple[NDArray[np.uint32], NDArray[np.uint32]], n: int) -> NDArray[np.uint64]:
     """The first n words (n, …) of pairs with these keys (…)."""
-    slots = np.arange(n, dtype=np.uint32).reshape(-1, *[1] * key[0].ndim)
-    return words(key, (np.full_like(slots, ONCE), slots))
+    slots = np.arange(n, dtype=np.uint32)
+    long = key[0][..., None], key[1][..., None]  # loops over words, not over the few pairs
+    return np.moveaxis(words(long, (np.full_like(slots, ONCE), slots)), -1, 0)

@@ -376,14 +376,3 @@ def check_schedule(stepsize: object, owner: str) -> None:
             f"{owner} takes a schedule as stepsize, but got {stepsize!r}. Write "
             'stepsize="auto", hg.stepsizes.constant(0.02) or hg.stepsizes.diminishing(scale=1.0).'
         )
-
-
-def chosen_schedule(stepsize: Schedule | Auto, owner: str) -> Schedule:
-    """The schedule, or an error if it is still to be chosen."""
-    if isinstance(stepsize, Schedule):
-        return stepsize
-    raise StepsizeError(
-        f'{owner} has stepsize="auto", which hg.run chooses when it knows the problem and the '
-        "network, but the number is needed before. Use hg.run, or "
-        "hg.theory.choose(algorithm, problem, network).schedule."
-    )

@@ -1,4 +1,4 @@
-"""At the start of a stage that few rows dominate, an agent sends nothing and ends by name."""
+"""A stage whose sums would determine a row is not entered: an agent sends nothing and ends."""
 
 import asyncio
 from dataclasses import replace
@@ -7,26 +7,27 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
+from hushgrad.agent.stages import Statistic
 from hushgrad.network.deployed import Agent
 from hushgrad.network.local.setup import function_of
 from hushgrad.network.objective.objectives import ObjectiveSpec, load_objective
 from hushgrad.network.objective.pytree_file import write_data
 from hushgrad.network.ops.result import Status
-from hushgrad.network.state.stages import read_stages
+from hushgrad.network.state.stages import Begun, read_stages, write_stage
 from hushgrad.network.transport.in_memory import InMemoryTransport
 from hushgrad.theory import WEAKNESSES
 from support import agent_network
 
 NETWORK = hg.Network(hg.graphs.complete(3))
 ROWS, ITERATIONS = 80, 120  # 2 stages tell 10 numbers: 50 effective rows are needed
-FAR = 1e5 * np.array([0.6, 0.8])
+FAR = 6e3 * np.array([0.6, 0.8])
 
 
 def clinics():
     """Rows of one length, and a penalty that keeps all of them near the boundary."""
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(ROWS, 2)) for _ in range(3)]
-    y = [np.sign(x[:, 0] + rng.normal(size=ROWS)) for x in X]
+    y = [np.sign(x @ FAR) for x in X]  # far out, all are on the right side but few are near
     X = [0.1 * x / np.linalg.norm(x, axis=1, keepdims=True) for x in X]
     return hg.problems.logistic(X, y)
 
@@ -83,14 +84,14 @@ def test_a_steered_start_ends_the_run_by_name_and_nothing_of_the_stage_is_sent(t
     agents, results = ends(configs, liar)
     first = configs[0].run.lengths[0]
     honest = [j for j in range(3) if j != liar]
-    assert np.linalg.norm(agents[liar].x) > 1e4  # the start was steered indeed
+    assert np.linalg.norm(agents[liar].x) > 1e3  # the start was steered indeed
     refused = [j for j in honest if results[j].status is Status.REFUSED]
     # the first tells the others; agent 0 does not even tell the start
     assert refused if liar == 0 else refused == [0]
     for j in refused:
         assert results[j].exit_code == 4
-        assert "dominate the sums of stage 2 of 2" in results[j].detail
-        assert "10 numbers and needs 50" in results[j].detail
+        assert "with stage 2 of 2 the sums would tell too much" in results[j].detail
+        assert "at most 75 % of it, but would determine" in results[j].detail
         assert 'accept_exposure = ["sums"]' in results[j].detail
         assert set(read_stages(configs[j].state)) == {0}  # no statistic was made
     for result in results:
@@ -107,11 +108,19 @@ def test_a_steered_start_ends_the_run_by_name_and_nothing_of_the_stage_is_sent(t
     assert {r.incarnation for r in results} == {2}
 
 
-def test_an_agent_knows_its_effective_rows_and_those_of_a_function_cannot_be_counted(tmp_path):
+def test_an_agent_judges_its_rows_and_those_of_a_function_cannot_be_judged(tmp_path):
     objective = load_objective(network(tmp_path)[0].objective, 2)
-    assert objective.effective is not None
+    assert objective.determined is not None
     assert objective.effective_lengths == pytest.approx(ROWS)
-    assert objective.effective(np.zeros(2)) == pytest.approx(ROWS)
-    assert objective.effective(FAR) < 10
+    start = [np.zeros(2)]
+    assert objective.determined(start, False, 1.0) < 0.2
+    assert objective.determined([*start, FAR], False, 1.0) > 0.9
+    assert objective.determined(start, False, 4.0) < 0.5 * objective.determined(start, False, 1.0)
     unknown = load_objective(lambda x: x, 2)
-    assert (unknown.effective, unknown.effective_lengths) == (None, None)
+    assert (unknown.determined, unknown.effective_lengths) == (None, None)
+
+
+def test_an_agent_that_starts_again_knows_where_all_stages_began(tmp_path):
+    begun = Begun(3, np.ones(2), Statistic(np.eye(2), np.zeros(2)), np.arange(6.0).reshape(3, 2))
+    write_stage(tmp_path, begun)
+    assert np.array_equal(read_stages(tmp_path)[3].earlier, begun.earlier)

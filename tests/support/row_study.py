@@ -26,14 +26,16 @@ from hushgrad.privacy.attacks.row_fit import RowFit
 from hushgrad.privacy.attacks.sum_model import HonestSums, fit_sums
 from hushgrad.privacy.row_matching import off
 from hushgrad.privacy.stages import stage_runs
-from hushgrad.problems.effective import least_effective
+from hushgrad.problems.determined import largest_share, rows_of
+from hushgrad.problems.effective import RowWeights, least_effective
+from hushgrad.theory.revealed import MOST_OF_ROW
 from support.private_runs import recorded
 
 DATA = ("cancer", "digits", "diabetes")
 KINDS = ("tree", "star", "ring", "complete", "random")
 NEAR, CLEAR, SURE = 0.1, 0.5, 0.2  # of a row's length; of the guess's error; predicted error
-LONG = 2.0  # times √d: rows that are clipped are no longer
-MOST_AGENTS, MOST_DRAWS = 60, 200
+CLIPS = (None, 2.0, 1.4)
+MOST_AGENTS, MOST_DRAWS = 60, 60
 FAST = RowFit(effort=2e8, most=6)  # where there are no rows to find, more effort finds none
 
 
@@ -62,65 +64,78 @@ class Case:
     n_agents: int
     stages: int
     curvature: str
-    is_clipped: bool
+    clip: float | None  # times √d: rows are no longer
 
     @property
     def honest_rows(self):
         return (self.n_agents - 1) * self.per_agent
 
     @property
-    def is_admitted(self):
-        """Whether the effective rows of the honest agents are enough, at the start and at θ*."""
-        problem = problem_of(self, table(self))
-        return self._admits(problem, np.zeros(self.dim)) and self._admits(
-            problem, problem.solution()
-        )
-
-    @property
-    def is_admitted_at_first(self):
-        return self._admits(problem_of(self, table(self)), np.zeros(self.dim))
-
-    def _admits(self, problem, theta):
-        honest = [problem.local_effective(i)(theta) for i in range(1, self.n_agents)]
+    def is_counted(self):
+        """Whether the numbers of a run are few enough for its effective rows, by length."""
+        lengths = np.log((table(self)[: self.n_agents * self.per_agent] ** 2).sum(axis=1))
+        agents = [RowWeights.of(own) for own in lengths.reshape(self.n_agents, -1)]
         told = hg.theory.Revealed(
             dim=self.dim,
             stages=self.stages,
-            rows=least_effective(honest, len(honest)),
+            rows=least_effective(agents, self.n_agents - 1),
             curvature=self.curvature,
         )
         return told.objection() is None
+
+    @property
+    def is_admitted(self):
+        """Whether a run whose stages are exact steps would be admitted."""
+        if not self.is_counted:
+            return False
+        problem = problem_of(self, table(self))
+        sums = newton_sums(table(self)[: self.n_agents * self.per_agent], self.penalty, self.stages)
+        determined = largest_share(
+            problem.row_loss,
+            [rows_of(problem.agent_data(i)) for i in range(self.n_agents)],
+            [stage.theta for stage in sums],
+            is_fixed=self.curvature == "fixed",
+            honest=self.n_agents - 1,
+        )
+        return determined <= MOST_OF_ROW
+
+    @property
+    def penalty(self):
+        """Admitted runs have many rows, direct ones few."""
+        return 0.1 * self.n_agents * self.per_agent if self.stages else 2.0
 
 
 def admitted_run(seed):
     """A random case with about as few agents as the limit on sums admits, and its run.
 
-    The program itself admits the run: it counts at the start of every stage. None if no draw is
-    admitted: with rows that are not clipped, few draws have enough effective rows.
+    The seed decides about the data set, the kind of network, the curvature and the clipping. The
+    program itself admits the run. None if no draw is admitted.
     """
     rng = np.random.default_rng([seed, 14])
-    curvature = ("newton", "fixed")[seed // 2 % 2]  # both for rows that are clipped or not
-    for draw in range(MOST_DRAWS):
-        name, kind = DATA[(seed + draw) % len(DATA)], KINDS[(seed + draw) % len(KINDS)]
+    name, kind = DATA[seed % 3], KINDS[seed // 3 % 5]
+    curvature, clip = ("newton", "fixed")[seed // 15 % 2], CLIPS[seed // 30 % 3]
+    for _ in range(MOST_DRAWS):
         dim, per_agent = int(rng.integers(3, 11)), int(rng.integers(5, 31))
-        stages = int(rng.integers(2, 4))
+        stages, first = int(rng.integers(2, 4)), int(rng.integers(10**6))
 
         def of(m):
-            return Case(seed, kind, name, dim, per_agent, m, stages, curvature, seed % 2 == 0)  # noqa: B023
+            return Case(first, kind, name, dim, per_agent, m, stages, curvature, clip)  # noqa: B023
 
-        most = min(MOST_AGENTS, int(0.8 * len(population(name)[1])) // per_agent)
-        if most < 4 or not of(most).is_admitted_at_first:
-            continue  # with more agents too few rows would be left to compare with
-        sizes = [m for m in range(4, most + 1, 2) if of(m).is_admitted_at_first]
-        admitted = next((m for m in sizes if of(m).is_admitted), None)
-        if admitted is not None:
-            with suppress(PrivacyError):  # refused at a stage: another case
-                return of(admitted), staged_run(of(admitted), accept_exposure=())
+        # with more agents too few rows would be left to compare with
+        most = min(MOST_AGENTS, int(0.85 * len(population(name)[1])) // per_agent)
+        sizes = [m for m in range(4, most + 1) if m == most or m % 2 == 0]
+        if most < 4 or not of(most).is_admitted:
+            continue
+        admitted = next(m for m in sizes if of(m).is_admitted)
+        for m in (m for m in sizes if m >= admitted):
+            with suppress(PrivacyError):  # refused at a stage: more agents
+                return of(m), staged_run(of(m), accept_exposure=())
     return None
 
 
 def refused_case(seed):
     """Three agents with few rows, and seven stages."""
-    return Case(seed, "complete", DATA[seed % 3], 3 + seed % 2, 5, 3, 7, "newton", True)
+    return Case(seed, "complete", DATA[seed % 3], 3 + seed % 2, 5, 3, 7, "newton", 2.0)
 
 
 def table(case):
@@ -132,8 +147,8 @@ def table(case):
     else:  # principal components
         X = X @ np.linalg.svd(X, full_matrices=False)[2][: case.dim].T
         X = X / X.std(axis=0)
-    if case.is_clipped:
-        longest = LONG * np.sqrt(case.dim)
+    if case.clip is not None:
+        longest = case.clip * np.sqrt(case.dim)
         X = X * np.minimum(1.0, longest / np.linalg.norm(X, axis=1))[:, None]
     return (X * y[:, None])[rng.permutation(len(y))]
 
@@ -144,8 +159,7 @@ def problem_of(case, rows):
     parts = rows[: case.n_agents * case.per_agent].reshape(case.n_agents, case.per_agent, case.dim)
     y = rng.choice([-1.0, 1.0], size=parts.shape[:2])
     X = [part * sign[:, None] for part, sign in zip(parts, y, strict=True)]
-    penalty = 0.1 * y.size if case.stages else 2.0  # admitted runs have many rows, direct ones few
-    return hg.problems.logistic(X, list(y), regularisation=penalty)
+    return hg.problems.logistic(X, list(y), regularisation=case.penalty)
 
 
 def network_of(case):
@@ -245,6 +259,24 @@ def seven_stages(n, seed, starts, is_clipped):
     )
 
 
+def share_and_met(seed):
+    """The largest share of a row that stages of random rows determine, and the rows met."""
+    rng = np.random.default_rng([seed, 18])
+    name, dim, stages = DATA[seed % 3], int(rng.integers(3, 8)), int(rng.integers(2, 4))
+    numbers = hg.theory.numbers_revealed(dim, stages)
+    most = int(0.7 * len(population(name)[1]))
+    n = min(most, int(numbers / dim / np.exp(rng.uniform(np.log(0.03), np.log(0.6)))))
+    case = Case(seed, "complete", name, dim, n, 1, stages, "newton", CLIPS[int(rng.integers(3))])
+    rows = table(case)
+    sums = newton_sums(rows[:n], n * 10 ** rng.uniform(-2, -0.5), stages)
+    problem = problem_of(case, rows)
+    share = largest_share(
+        problem.row_loss, [rows_of(problem.agent_data(0))], [stage.theta for stage in sums]
+    )
+    fit = fit_sums(sums, n_rows=n, starts=6, effort=1e9)
+    return share, int(met(fit.rows[fit.error <= SURE], rows[:n], rows).sum())
+
+
 def met(estimates, true, others):
     """Which true rows an estimate has met, better than the nearest of the other rows."""
     if not len(estimates):
@@ -319,7 +351,7 @@ def attack_agent(attack, case, run, adversary, target, name, counts):
 
 def attack_admitted(case, run, counts):
     """All attacks on one admitted run, passive and active; the rows that sums gave away."""
-    kind = "clipped" if case.is_clipped else "as they are"
+    kind = "as they are" if case.clip is None else "clipped"
     network, target = run.network, target_of(run.network)
     around = neighbours(network, target)
     attack_agent(FAST, case, run, Curious(around), target, f"Row fit, {kind}", counts)

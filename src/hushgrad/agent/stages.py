@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hushgrad.algorithms.base import Algorithm, Masked, Private
 from hushgrad.algorithms.consensus import Consensus
+from hushgrad.errors import ProblemError
 from hushgrad.masks import zero_sum
 
 type Floats = NDArray[np.float64]
@@ -38,6 +39,7 @@ type Curve = Callable[[Floats, Floats | None], Floats]  # x, x one stage before 
 
 STAGES = 8  # Newton steps from θ = 0 that logistic regression of separated data needs
 LEADER = 0  # the agent whose estimate all agents take as the start of the next stage
+MOST_DIM = 8192  # a statistic has d × d numbers: half a gigabyte
 SHORTEST = 8  # iterations: a shorter stage would give its statistic away for nothing
 
 
@@ -68,6 +70,16 @@ def statistic(
     H = (curved + curved.T) / 2  # products round differently above and below the diagonal
     g = np.asarray(gradient(x), np.float64)
     return Statistic(H, g if about_start else g - H @ x)
+
+
+def check_dim(dim: int) -> None:
+    """Refuse a θ whose Hessians are too large to mask."""
+    if dim > MOST_DIM:
+        raise ProblemError(
+            "a run in stages computes with the masked Hessian of f_i, d × d numbers, up to "
+            f'd = {MOST_DIM}, but d = {dim}. Use fewer parameters, or design = "paper", which '
+            "computes with ∇f_i itself and hides less."
+        )
 
 
 def vector_statistic(gradient: Callable[[Floats], Any], dim: int) -> Statistic:

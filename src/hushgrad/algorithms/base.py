@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from hushgrad.errors import AlgorithmError, MixingError
+from hushgrad.errors import AlgorithmError, MixingError, StepsizeError
 from hushgrad.exchange import Array, Links, Matrix, Step
 from hushgrad.masks import Sizes, ZeroSum, check_masks, zero_sum
 from hushgrad.mixing import Kind, Network
@@ -23,7 +23,6 @@ from hushgrad.stepsizes import (
     Deviation,
     Schedule,
     check_schedule,
-    chosen_schedule,
     constant,
     geometric,
     harmonic,
@@ -142,10 +141,21 @@ class Stepping(Algorithm):
     @cached_property
     def schedule(self) -> Schedule:
         """The stepsize with the class's default deviation filled in."""
-        return chosen_schedule(self.stepsize, type(self).__name__)
+        return _chosen(self.stepsize, type(self).__name__)
 
     def lam(self, agent: Any) -> Array:
         return self.schedule(agent)
+
+
+def _chosen(stepsize: Schedule | Auto, owner: str) -> Schedule:
+    """The schedule, or an error if it is still to be chosen."""
+    if isinstance(stepsize, Schedule):
+        return stepsize
+    raise StepsizeError(
+        f'{owner} has stepsize="auto", which hg.run chooses when it knows the problem and the '
+        "network, but the number is needed before. Use hg.run, or "
+        "hg.theory.choose(algorithm, problem, network).schedule."
+    )
 
 
 def stepsize_risks(algorithm: Algorithm) -> Iterator[str]:

@@ -40,7 +40,7 @@ def exp(x: Vector) -> Vector:
     """e^x to a few units of the last place; ∞ from x = 700 on.
 
     >>> exp(np.array([0.0, 1.0, 800.0])).tolist()
-    [1.0, 2.7182818284590455, inf]
+    [1.0, 2.718281828459045, inf]
     """
     small = exponential(-np.abs(x))
     return np.where(x > _MOST, np.inf, np.where(x > 0, 1 / small, small))

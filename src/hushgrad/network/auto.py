@@ -33,7 +33,7 @@ from hushgrad.masks import MOST_QUADRATIC
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.protocol.announcements import LEAST, MOST
-from hushgrad.stepsizes import constant
+from hushgrad.stepsizes import Schedule, constant
 
 _SAFE = 0.95  # of the stability limit
 _MOST_DIM = 2048  # eigenvalues of a larger matrix take minutes
@@ -49,6 +49,7 @@ def with_stepsize(config: AgentConfig, exponent: int) -> AgentConfig:
     """The configuration with λ = 2^−exponent in place of "auto"."""
     algorithm = config.run.algorithm
     assert isinstance(algorithm, Stepping)
+    assert isinstance(algorithm.stepsize, Schedule)  # config/file.py took "auto" away
     stepsize = constant(2.0**-exponent, algorithm.stepsize.deviation)
     return replace(config, run=replace(config.run, algorithm=replace(algorithm, stepsize=stepsize)))
 

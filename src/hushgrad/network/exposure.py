@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,18 +59,22 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
         log.warning("accepted exposure: %s", names, extra={"event": "exposure"})
 
 
-def check_stage(config: AgentConfig, objective: Objective, stage: int, start: Vector) -> None:
-    """Refuse to enter a later stage whose start lets few of the agent's rows dominate the sums.
+def check_stage(config: AgentConfig, objective: Objective, starts: Sequence[Vector]) -> None:
+    """Refuse to enter a stage with which the sums would determine too much of one of the rows.
 
-    The start comes from agent 0, and any participant can steer it. An objective that does not know
-    its rows cannot be judged.
+    Starts of stages come from agent 0, and any participant can steer them. An objective that does
+    not know its rows cannot be judged. Rows of other honest agents hide this agent's as its own do.
+
+    starts    (d,) of all stages up to this one
     """
-    if objective.effective is None or "sums" in config.accept_exposure:
+    if objective.determined is None or "sums" in config.accept_exposure:
         return
-    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
-    rows = _honest_rows(config, setting, objective, objective.effective(start))
-    told = count_revealed(setting, rows)
-    objection = told and rows is not None and told.stage_objection(stage, rows)
+    told = count_revealed(setting_of(config.run, is_quadratic=objective.is_quadratic), None)
+    if told is None:
+        return
+    times = max(1.0, (config.run.honest_rows or 0) / max(1, objective.n_rows or 1))
+    determined = objective.determined(starts, told.curvature == "fixed", times)
+    objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
 

@@ -194,6 +194,8 @@ class Programme(Stages):
 
     def _check(self, stage: int, start: Vector) -> None:
         assert self._own is not None
+        if not stage:  # the run was judged before it began
+            return
         largest = float(np.abs(self._own).max())
         effective, numbers = self._progress.effective, self._progress.numbers
         check_average(self.config, self._objective, stage, effective, largest, numbers)

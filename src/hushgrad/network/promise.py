@@ -135,11 +135,14 @@ def mu_of(config: AgentConfig, rows: Data | None = None) -> float | None:
         return None
     from hushgrad.theory.promise import unit_mu
 
-    is_fit = model is not None and rows is not None
+    if model is not None and rows is not None:
+        bound, stages = fit_bound(model, rows), 1  # the bound is one of all averages
+    else:
+        bound, stages = row_bound(config), len(config.run.lengths)
     return unit_mu(
         sizes_of(config),
-        fit_bound(model, rows) if is_fit else row_bound(config),
-        stages=1 if is_fit else len(config.run.lengths),
+        bound,
+        stages=stages,
         curvature=_curvature(config.run),
     )
 

@@ -20,6 +20,7 @@ from hushgrad.agent.local import Local
 from hushgrad.agent.stages import (
     LEADER,
     Statistic,
+    check_dim,
     covering,
     from_start,
     is_about_start,
@@ -34,7 +35,6 @@ from hushgrad.errors import (
     ConfigError,
     DivergedError,
     FitError,
-    ProblemError,
     StateError,
 )
 from hushgrad.network.agreement import Agreement, agree
@@ -59,20 +59,13 @@ log = logging.getLogger("hushgrad.agent")
 type Vector = NDArray[np.float64]
 type Compute = Callable[..., Awaitable[Any]]  # calls a function in a thread
 
-MOST_DIM = 8192  # a statistic has d × d numbers: half a gigabyte
-
 
 def check_stages(run: RunConfig, objective: Objective) -> None:
     """Refuse an objective that a run in stages cannot use."""
     if not run.lengths or not isinstance(run.algorithm, Private):
         return
     objective.curvature(run.algorithm.curvature)
-    if run.dim > MOST_DIM:
-        raise ProblemError(
-            "a run in stages computes with the Hessian of f_i, d × d numbers, for d up to "
-            f'{MOST_DIM}, but dim = {run.dim}. Use fewer parameters, or design = "paper" in '
-            "[algorithm], which computes with ∇f_i itself and hides less."
-        )
+    check_dim(run.dim)
 
 
 class Stages:
@@ -154,6 +147,13 @@ class Stages:
         )
         return from_start(masked, start) if about_start else masked
 
+    def _earlier(self, stage: int) -> Vector:
+        """The starts (stage, d) of all stages before; averages, which have no starts, have none."""
+        if not stage or not isinstance(self.config.run.algorithm, Private):
+            return np.empty((0, self.config.run.dim))
+        last = self.begun[stage - 1]
+        return np.concatenate([last.earlier, last.start[None]])
+
     def _before(self, stage: int) -> Vector | None:
         """The start of the stage before."""
         return self.begun[stage - 1].start if stage else None
@@ -185,13 +185,12 @@ class Stages:
             config = self.config
             if self.agreement.lacks_key:
                 raise _no_key(config)
-            if stage:
-                self._check(stage, start)
+            self._check(stage, start)
             try:
                 masked = self._masked(stage, start, own)
             except AlgorithmError as error:
                 raise AgentError(f"the masks of stage {stage}: {error}") from error
-            begun = Begun(stage, start, masked)
+            begun = Begun(stage, start, masked, self._earlier(stage))
             write_stage(config.state, begun)
             self.begun[stage] = begun
             self.begun.pop(stage - 2, None)
@@ -209,7 +208,7 @@ class Stages:
 
     def _check(self, stage: int, start: Vector) -> None:
         """Refuse to enter a stage that would tell too much."""
-        check_stage(self.config, self._objective, stage, start)
+        check_stage(self.config, self._objective, [*self._earlier(stage), start])
 
     async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
         """Enter the stage that is due, at the estimate of the leader.

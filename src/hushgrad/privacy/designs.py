@@ -22,13 +22,13 @@ def designs(algorithm: Private) -> dict[str, Private]:
     plain = replace(
         algorithm,
         design="paper",
-        stepsize=replace(algorithm.stepsize, deviation=None),
+        stepsize=replace(algorithm.schedule, deviation=None),
         split=None,
         masks=None,
     )
 
     def hiding(deviation: Deviation, split: Split, masks: ZeroSum | None = None) -> Private:
-        schedule = replace(plain.stepsize, deviation=deviation)
+        schedule = replace(plain.schedule, deviation=deviation)
         return replace(plain, stepsize=schedule, split=split, masks=masks)
 
     return {

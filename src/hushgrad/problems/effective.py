@@ -1,13 +1,13 @@
 """How many rows really carry a sum: a few that dominate it stand out from all others.
 
-A row (x, y) weighs w = ℓ''(xᵀθ, y) ‖x‖² in the Hessian of a sum at θ. The effective rows are
+A row (x, y) weighs w = ‖x‖² in a sum of x xᵀ. The effective rows are
 
-    n_eff(θ) = Σ_r w_r / max_r w_r
+    n_eff = Σ_r w_r / max_r w_r
 
-Equal rows give n_eff = n, and one row that dominates gives 1. ℓ'' is 1 for squares, s(u) s(−u) for
-logistic, and for Huber 1 up to delta and 0 beyond. The judgement of exposure counts effective rows:
-`effective_lengths` at the start of a run, where nobody can steer θ, and n_eff(θ_s) at the
-start of every later stage. Weights are kept as logarithms, since at a long θ all ℓ'' underflow.
+Equal rows give n_eff = n, and one row that dominates gives 1. The judgement of exposure counts
+effective rows before a run. At the start of every stage it asks for each row how much the sums
+determine of it (determined.py), which is sharper and needs θ_s. Weights are kept as logarithms,
+since squares of numbers overflow.
 
 Of several agents together a row stands out against the rows of all of them: `least_effective`.
 """
@@ -15,18 +15,15 @@ Of several agents together a row stands out against the rows of all of them: `le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.problems import rows
 from hushgrad.problems.row_places import row_places
-from hushgrad.problems.rows import RowSum
 
 type Floats = NDArray[np.float64]
-type Effective = Callable[[Floats, Any], RowWeights]  # θ, an agent's data → their weights at θ
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
 
@@ -80,46 +77,8 @@ def effective_lengths(data: Any) -> RowWeights | None:
     return RowWeights.of(_log_lengths(np.asarray(data["X" if "X" in data else "M"])[places]))
 
 
-def effective_of(by_rows: RowSum | None) -> Effective | None:
-    """n_eff of the loss whose statistic `by_rows` sums; None for a loss that is not built in."""
-    log_second = None if by_rows is None else _LOG_SECOND.get(by_rows)
-    if log_second is None:
-        return None
-
-    def effective(theta: Floats, data: Any) -> RowWeights:
-        is_held = np.broadcast_to(data["weight"], len(data["X"])) > 0
-        X, y = data["X"][is_held], data["y"][is_held]
-        with np.errstate(over="ignore", invalid="ignore"):
-            second = log_second(X @ theta, y, float(data.get("delta", 0.0)))
-            return RowWeights.of(second + _log_lengths(X))
-
-    return effective
-
-
 def _log_lengths(X: Floats) -> Floats:
     """ln ‖x_r‖² of rows (n, d)."""
     unit = float(np.abs(X).max(initial=0.0)) or 1.0
     with np.errstate(divide="ignore"):  # a row of zeros weighs nothing
         return np.log(((X / unit) ** 2).sum(axis=1)) + 2 * math.log(unit)
-
-
-def _squares(t: Floats, y: Floats, delta: float) -> Floats:
-    del y, delta
-    return np.zeros_like(t)
-
-
-def _logistic(t: Floats, y: Floats, delta: float) -> Floats:
-    del y, delta
-    size = np.abs(t)
-    return -size - 2 * np.log1p(np.exp(-size))
-
-
-def _huber(t: Floats, y: Floats, delta: float) -> Floats:
-    return np.where(np.abs(t - y) <= delta, 0.0, -np.inf)
-
-
-_LOG_SECOND: dict[RowSum, Callable[[Floats, Floats, float], Floats]] = {
-    rows.squares: _squares,
-    rows.logistic: _logistic,
-    rows.huber: _huber,
-}

@@ -16,7 +16,7 @@ from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
 from hushgrad.problems.data import AgentsData
-from hushgrad.problems.effective import RowWeights, effective_of
+from hushgrad.problems.determined import SecretsOfRows, row_loss
 from hushgrad.problems.models import Curvature, Hessian, safeguarded
 from hushgrad.problems.rows import Grids
 from hushgrad.problems.shapes import check_output, infer_dim
@@ -195,15 +195,10 @@ class Problem:
         data = self._agents.copy_of_agent(i, trial)
         return lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed)
 
-    def local_effective(
-        self, i: int, trial: int | None = None
-    ) -> Callable[[Vector], RowWeights] | None:
-        """The weights of agent i's rows as a function of θ; None: f_i is no built-in row loss."""
-        effective = effective_of(self._curvature.rows)
-        if effective is None:
-            return None
-        data = self.agent_data(i, trial)
-        return lambda theta: effective(theta, data)
+    @property
+    def row_loss(self) -> SecretsOfRows | None:
+        """How the sums of stages depend on single rows; None: no stage could be judged by them."""
+        return row_loss(self._curvature.rows)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:
         """f_i as a function from NumPy θ (d,) to a float, knowing the data of agent i only."""

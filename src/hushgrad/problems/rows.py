@@ -62,16 +62,16 @@ def logistic(
     theta: Floats, before: Floats | None, data: Any, grids: Grids, is_fixed: bool
 ) -> tuple[Floats, Floats]:
     if is_fixed:
-        return _with_penalty(_sum(_logistic_fixed, theta, None, data, grids), theta, data, grids)
-    return _sum(_logistic, theta, before, data, grids)
+        return _with_penalty(_sum(logistic_fixed_row, theta, None, data, grids), theta, data, grids)
+    return _sum(logistic_row, theta, before, data, grids)
 
 
 def huber(
     theta: Floats, before: Floats | None, data: Any, grids: Grids, is_fixed: bool
 ) -> tuple[Floats, Floats]:
     if is_fixed:
-        return _with_penalty(_sum(_huber_fixed, theta, None, data, grids), theta, data, grids)
-    return _sum(_huber, theta, before, data, grids)
+        return _with_penalty(_sum(huber_fixed_row, theta, None, data, grids), theta, data, grids)
+    return _sum(huber_row, theta, before, data, grids)
 
 
 def _squares(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
@@ -79,7 +79,7 @@ def _squares(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[F
     return np.ones_like(t), -y
 
 
-def _logistic(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
+def logistic_row(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
     del delta
     u = y * t
     doubt, e = _doubt(u)
@@ -94,14 +94,14 @@ def _logistic(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[
     return np.where(is_thrown, safe, h), np.where(is_thrown, -y / 2, p)
 
 
-def _logistic_fixed(
+def logistic_fixed_row(
     t: Floats, last: Floats | None, y: Floats, delta: float
 ) -> tuple[Floats, Floats]:
     del last, delta
     return np.full_like(t, 0.25), -y * _doubt(y * t)[0]
 
 
-def _huber(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
+def huber_row(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
     r = t - y
     size = np.abs(r)
     beyond = size - delta
@@ -114,7 +114,9 @@ def _huber(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Flo
     return np.where(beyond <= 0, 1.0, h), np.where(beyond <= 0, -y, p)
 
 
-def _huber_fixed(t: Floats, last: Floats | None, y: Floats, delta: float) -> tuple[Floats, Floats]:
+def huber_fixed_row(
+    t: Floats, last: Floats | None, y: Floats, delta: float
+) -> tuple[Floats, Floats]:
     del last
     return np.ones_like(t), np.minimum(np.maximum(t - y, -delta), delta)
 

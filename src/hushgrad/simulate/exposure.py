@@ -7,6 +7,7 @@ sends nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from hushgrad.algorithms.base import Algorithm, Masked
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.problems.determined import largest_share, rows_of
 from hushgrad.problems.effective import effective_lengths, least_effective
 from hushgrad.theory.exposure import (
     OwnNumbers,
@@ -104,19 +106,26 @@ def check_stage(
     algorithm: Masked,
     problem: Problem,
     trials: NDArray[np.int64],
-    starts: Floats,
-    stage: int,
+    starts: Sequence[Floats],
 ) -> None:
-    """Refuse a stage if few rows dominate its sums at the start of a trial, starts (trials, d)."""
+    """Refuse a stage if the sums would then determine too much of a row.
+
+    starts    (trials, d) of all stages up to this one
+    """
+    loss = problem.row_loss
+    if loss is None:
+        return  # nobody knows the rows
     assert algorithm.masking is not None
-    for trial, theta in zip(trials.tolist(), starts, strict=True):
+    for t, trial in enumerate(trials.tolist()):
         only = None if problem.n_trials is None else trial
-        every = [problem.local_effective(i, only) for i in range(problem.n_agents)]
-        known = [effective(theta) for effective in every if effective is not None]
-        if len(known) < len(every):
-            return  # nobody knows the rows
-        rows = least_effective(known, algorithm.masking.honest)
-        objection = limited.stage_objection(stage, rows)
+        determined = largest_share(
+            loss,
+            [rows_of(problem.agent_data(i, only)) for i in range(problem.n_agents)],
+            [start[t] for start in starts],
+            is_fixed=limited.curvature == "fixed",
+            honest=algorithm.masking.honest,
+        )
+        objection = limited.stage_objection(len(starts) - 1, determined)
         if objection is not None:
             raise PrivacyError(objection[0].upper() + objection[1:])
 

@@ -18,6 +18,7 @@ from hushgrad.agent.masking import mask_grids, masked_statistics
 from hushgrad.agent.stages import (
     LEADER,
     Statistic,
+    check_dim,
     covering,
     from_start,
     is_about_start,
@@ -54,21 +55,23 @@ def simulate_stages(
     """All stages of a run, as if they were one; `masking` replaces the seeded masks."""
     algorithm = request.algorithm
     assert isinstance(algorithm, Masked)
+    if algorithm.masks_curvature:
+        check_dim(request.problem.dim)
     curvature = getattr(algorithm, "curvature", "newton")
     lengths = stage_lengths(int(request.samples[-1]), stages, curvature)
     masking = masking or _seeded(request, algorithm)
     x, before, scale = request.x0, None, None
     outcomes: list[Outcome] = []
+    starts: list[Floats] = []
     for s, (length, begin) in enumerate(zip(lengths, [0, *accumulate(lengths)], strict=False)):
         alive = np.ones(len(x), bool) if not outcomes else outcomes[-1].diverged < 0
         if s:  # all agents make their models at one point
             x = np.broadcast_to(x[:, LEADER : LEADER + 1], x.shape)
         held = np.where(alive[:, None, None], x, 0.0)  # a trial that has diverged runs on at 0
-        if s and request.limited is not None:
-            starts = held[alive, LEADER]
-            check_stage(
-                request.limited, algorithm, request.problem, request.trials[alive], starts, s
-            )
+        starts.append(held[:, LEADER])
+        if request.limited is not None:
+            among = [start[alive] for start in starts]
+            check_stage(request.limited, algorithm, request.problem, request.trials[alive], among)
         if scale is None:
             every = statistics(request.problem, algorithm, request.trials, held, before)
             scale = covering(every, held, algorithm.least_unit)
@@ -129,19 +132,24 @@ def statistics(
     for alike_trials in alike:  # trials that have the same problem
         trial = None if problem.n_trials is None else int(trials[alike_trials[0]])
         for i in range(m):
+            last = [None if before is None else before[t, i] for t in range(n)]
+            by_rows = None
+            if grids is not None and algorithm.masks_curvature:
+                by_rows = problem.local_rows(i, trial)
+            if by_rows is not None and grids is not None:
+                for t in alike_trials:
+                    found = by_rows(x[t, i], last[t], grids[t], is_fixed)
+                    every.H[t, i], every.q[t, i] = found
+                continue
             gradient = problem.local_gradient(i, trial)
             if not algorithm.masks_curvature:
                 every.q[list(alike_trials), i] = vector_statistic(gradient, d).q
                 continue
             curve = problem.local_curvature(i, trial, majorised=is_fixed)
-            by_rows = None if grids is None else problem.local_rows(i, trial)
             for t in alike_trials:
-                last = None if before is None else before[t, i]
-                if by_rows is None or grids is None:
-                    found = statistic(gradient, curve, x[t, i], last, about_start=about_start)
-                else:
-                    found = by_rows(x[t, i], last, grids[t], is_fixed)
-                every.H[t, i], every.q[t, i] = found
+                every.H[t, i], every.q[t, i] = statistic(
+                    gradient, curve, x[t, i], last[t], about_start=about_start
+                )
     return every
 
 

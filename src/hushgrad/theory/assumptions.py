@@ -70,15 +70,15 @@ def loss_facts(problem: Problem, at: LocalCurvature, trial: int | None = None) -
         said = f"every f_i is {kind}, and L = {L:.6g} bounds its curvature at every θ"
         return LossFacts(True, f"{said} ({problem.name})", L, strong)
     lowest, highest, n = _sampled(problem, at, trial)
-    L = max(L, highest)
-    if lowest < -1e-9 * max(L, 1e-300):
+    seen = max(L, highest)
+    if lowest < -1e-9 * max(seen, 1e-300):
         said = f"an f_i is not convex: its Hessian has the eigenvalue {lowest:.3g} at a sample"
-        return LossFacts(False, said, L, None)
+        return LossFacts(False, said, seen, None)
     said = (
         f"not refuted: in {n} sampled Hessians no eigenvalue is negative and the largest is "
-        f"{highest:.6g}, a lower bound of L; L = {L:.6g} is used"
+        f"{highest:.6g}, a lower bound of L; L = {seen:.6g} is used"
     )
-    return LossFacts(None, said, L, strong)
+    return LossFacts(None, said, seen, strong)
 
 
 def is_built_in(problem: Problem) -> bool:

@@ -46,6 +46,6 @@ def pairing_rates(hessians: Floats, network: Network, lams: Floats, seed: int = 
 
 def fastest_pairing(hessians: Floats, network: Network, L: float) -> tuple[float, float]:
     """(λ, rate) of the fastest stepsize of a grid."""
-    rates = pairing_rates(hessians, network, GRID / L)
+    rates = pairing_rates(hessians, network, np.asarray(GRID / L, np.float64))
     best = int(np.argmin(rates))
     return float(GRID[best] / L), float(rates[best])

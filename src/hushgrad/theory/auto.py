@@ -209,7 +209,7 @@ def _calm(algorithm: PDGNDS, step: TwoStep, network: Network, lam: float) -> flo
     mean = spectral_radius(step, lam).value
     rate = mean_square_radius(algorithm, step, network, lam)
     if rate is None:
-        lams = lam * SMALLER ** np.arange(8)
+        lams = np.asarray(lam * SMALLER ** np.arange(8), np.float64)
         sampled = sampled_rates(algorithm, step, network, lams)
         means = np.array([spectral_radius(step, value).value for value in lams])
         return float(lams[np.argmin(np.maximum(sampled, means))])

@@ -160,18 +160,19 @@ def linear_step(
     match algorithm:
         case PDGNDS():
             kind = Kind.SYMMETRIC if algorithm.form == "lazy" else Kind.DOUBLY
-            W = times(matrix_of(network, kind))
-            mix = _lazy(W) if algorithm.form == "lazy" else _square(W)
+            mixing = times(matrix_of(network, kind))
+            mix = _lazy(mixing) if algorithm.form == "lazy" else _square(mixing)
             split = mean_split(algorithm.splitting, network, algorithm.links)
             return TwoStep(hessians, shares, mix=mix, split=split)
         case EXTRA():
-            W = times(matrix_of(network, Kind.SYMMETRIC))
-            return TwoStep(hessians, shares, mix=_lazy(W), split=_same)
-        case DIGing():
+            mix = _lazy(times(matrix_of(network, Kind.SYMMETRIC)))
+            return TwoStep(hessians, shares, mix=mix, split=_same)
+        case DIGing() | AugDGM():
             W = times(matrix_of(network, Kind.DOUBLY))
-            return TrackerStep(hessians, shares, mix_x=W, mix_step=_same, mix_y=W, mix_change=_same)
-        case AugDGM():
-            W = times(matrix_of(network, Kind.DOUBLY))
+            if isinstance(algorithm, DIGing):
+                return TrackerStep(
+                    hessians, shares, mix_x=W, mix_step=_same, mix_y=W, mix_change=_same
+                )
             return TrackerStep(hessians, shares, mix_x=W, mix_step=W, mix_y=W, mix_change=W)
         case AB() | PushPull():
             R = times(matrix_of(network, Kind.ROW))
@@ -180,12 +181,12 @@ def linear_step(
                 return TrackerStep(hessians, shares, mix_x=R, mix_step=_same, mix_y=C, mix_change=C)
             return TrackerStep(hessians, shares, mix_x=R, mix_step=R, mix_y=C, mix_change=_same)
         case ADDOPT():
-            matrix = matrix_of(network, Kind.COLUMN)
-            C = times(matrix)
-            weight, decay = push_sum(C, m)
+            push = times(matrix_of(network, Kind.COLUMN))
+            weight, decay = push_sum(push, m)
             return TrackerStep(
                 hessians, shares, decay,
-                mix_x=C, mix_step=_same, mix_y=C, mix_change=_same, scale=weight[:, None, None],
+                mix_x=push, mix_step=_same, mix_y=push, mix_change=_same,
+                scale=weight[:, None, None],
             )  # fmt: skip
         case _:
             return None
@@ -247,7 +248,8 @@ def mean_shares(split: Split, degree: NDArray[np.int64]) -> tuple[Floats, Floats
         own = np.where(degree > 0, 0.75 * split.own, 1.0)  # own (1 + u)/2, u uniform
         return own, (1.0 - own) / np.maximum(degree, 1)
     if isinstance(split, FreshSplit | PrivateConstantSplit):
-        return 1.0 / (degree + 1.0), 1.0 / (degree + 1.0)
+        share = np.asarray(1.0 / (degree + 1.0), np.float64)
+        return share, share
     raise TypeError(f"no mean is known of the split {split!r}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hushgrad.theory.revealed import MOST_SHARE, Revealed
 
@@ -17,6 +18,8 @@ class Pooled(Revealed):
     """The numbers that a fit reveals about the smallest honest component; stages are averages."""
 
     told: int  # numbers, of all averages
+
+    most_numbers: ClassVar[float] = math.inf  # averages are judged by effective rows alone
 
     @property
     def numbers(self) -> int:

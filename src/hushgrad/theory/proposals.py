@@ -47,6 +47,7 @@ class Proposal:
             "iterations": self.iterations,
             "fits": self.fits,
             "exposed": list(self.exposed),
+            "not_judged": [] if self.algorithm.masking is None else ["sums"],
         }
 
     def text(self) -> str:
@@ -61,7 +62,12 @@ class Proposal:
             f"  deviation {_words(self.algorithm.schedule.deviation)}, "
             f"split {_words(self.algorithm.splitting)}",
         ]
-        lines += [f"  exposed: {text}" for text in self.exposed] or ["  exposed: nothing found"]
+        lines += [f"  exposed: {text}" for text in self.exposed]
+        if self.algorithm.masking is not None:
+            lines.append(
+                "  not judged here: what the sums of stages tell about single rows. hg.run counts "
+                "it and refuses a run whose sums tell too much."
+            )
         return "\n".join(lines)
 
 
@@ -121,6 +127,6 @@ def _one(
         neighbours=network.graph.senders[network.graph.receivers == agent].tolist(),
         curvature=max(problem.smoothness(), at.largest),
     )
-    # the honest rows that "sums" counts are for hg.run to count, which has the data at hand
+    # "sums" depends on every honest row at the start of every stage: a run counts them
     exposed = tuple(f"{w.name}: {w.text}" for w in weaknesses(setting, own) if w.name != "sums")
     return Proposal(name, chosen, network.mixing, needed, needed <= rounds, exposed)

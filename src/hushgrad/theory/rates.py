@@ -103,7 +103,7 @@ def growths(step: LinearStep, lams: Floats, steps: int = LARGE_STEPS) -> Floats:
 
 def _large_range(step: LinearStep, guess: float) -> StableRange | None:
     """The range of a large state: two grids of stepsizes, each of one run."""
-    lams = guess * 2.0 ** np.arange(2, 2 - LARGE_GRID, -1)
+    lams = np.asarray(guess * 2.0 ** np.arange(2, 2 - LARGE_GRID, -1), np.float64)
     found = growths(step, lams)
     stable = np.flatnonzero(found < ONE)
     if not len(stable):

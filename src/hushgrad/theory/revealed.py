@@ -13,7 +13,10 @@ to its sign.
 
 Rows are effective rows (problems/effective.py): a few rows that dominate the sums can be told apart
 from the others. The count is made before the run, with the lengths of rows. At the start of every
-later stage, which a participant can steer, an agent counts again (`stage_objection`).
+stage, which a participant can steer, agents ask how much of each single row the sums of all stages
+so far determine (problems/determined.py), and refuse the stage if that is too much for one row
+(`stage_objection`). This takes time that grows with the third power of the numbers, so a run has a
+limit on its numbers too.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from __future__ import annotations
 import math
 import numbers as number_types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal
 
 from hushgrad.errors import PrivacyError
 
@@ -30,6 +33,8 @@ type Curvature = Literal["newton", "fixed"]
 
 CURVATURES = ("newton", "fixed")
 MOST_SHARE = 0.1  # at n = 20, d = 4, seven stages (1.2) a crude fit still found 2 of 20 rows
+MOST_OF_ROW = 0.75  # half of the length of every row stays uncertain; all rows met had 0.9
+MOST_NUMBERS = 1000  # a stage with more would take minutes to judge
 _FEWEST = 1.2  # of a quadratic run: below, the first direction of Σ H_i is one row within 10 %
 _ROUNDING = 1e-9  # rows at the limit itself are within it
 
@@ -43,6 +48,8 @@ class Revealed:
     rows: float | None  # effective ones, of all agents of the component; None: not known
     curvature: Curvature = "newton"
     is_quadratic: bool = False  # all f_i are: every stage reveals the same numbers
+
+    most_numbers: ClassVar[float] = MOST_NUMBERS
 
     @property
     def numbers(self) -> int:
@@ -69,6 +76,8 @@ class Revealed:
         if self.is_quadratic:
             is_single = self.rows is not None and self.rows < _FEWEST
             return _single(self) if is_single else None
+        if self.numbers > self.most_numbers:
+            return _too_many(self)
         if self.share is not None and self.share <= limit * (1 + _ROUNDING):
             return None
         rule = (
@@ -77,19 +86,20 @@ class Revealed:
         )
         return f"{rule} {_way_out(self, limit)}"
 
-    def stage_objection(self, stage: int, rows: float, limit: float = MOST_SHARE) -> str | None:
-        """The same for the effective rows at the start of a later stage, counted from 0."""
-        here = replace(self, rows=rows)
-        if here.objection(limit) is None:
+    def stage_objection(self, stage: int, determined: float) -> str | None:
+        """The same for a stage, counted from 0, and the largest share of a row that the sums of
+        all stages up to it determine (problems/determined.py).
+        """
+        if determined <= MOST_OF_ROW:
             return None
-        needed = _FEWEST if self.is_quadratic else _needed(here, limit)
         return (
-            f"a few rows dominate the sums of stage {stage + 1} of {self.stages}: at its start "
-            f"{rows:.3g} honest rows are effective, but the run reveals {self.numbers} numbers and "
-            f"needs {needed}. A participant may have steered the start to a long θ, the data "
-            "separate well, or many residuals of a Huber loss are beyond delta. Use a larger "
-            'regularisation or delta, fewer stages or curvature = "fixed", or accept the exposure: '
-            'accept_exposure = ["sums"].'
+            f"with stage {stage + 1} of {self.stages} the sums would tell too much about a single "
+            f"honest row: they may determine at most {100 * MOST_OF_ROW:g} % of it, but would "
+            f"determine {_percent(determined)}. A participant may have steered the start to a long "
+            "θ, the data separate well, a row is much longer than the others, or single residuals "
+            "of a Huber loss cross delta between stages. Have more rows, clip long rows, use a "
+            'larger regularisation or delta, fewer stages or curvature = "fixed", or accept the '
+            'exposure: accept_exposure = ["sums"].'
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -160,6 +170,21 @@ def _way_out(told: Revealed, limit: float) -> str:
 def _needed(told: Revealed, limit: float) -> float:
     """The effective rows with which the share is at the limit."""
     return math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
+
+
+def _percent(share: float) -> str:
+    """Never 100 % of a row that is not known exactly, nor the limit of one beyond it."""
+    return f"{100 * share:.3g} %" if share < 0.999 else "all of it"
+
+
+def _too_many(told: Revealed) -> str:
+    fixed = numbers_revealed(told.dim, told.stages, curvature="fixed")
+    way = ' or curvature="fixed"' if told.curvature == "newton" and fixed <= MOST_NUMBERS else ""
+    return (
+        "agents judge at every stage how much of a single row the sums determine, which takes at "
+        f"most {MOST_NUMBERS} numbers in all, but {told.summary}. Use fewer columns, fewer stages"
+        f"{way}."
+    )
 
 
 def _single(told: Revealed) -> str:

@@ -20,7 +20,7 @@ from hushgrad.theory.mean_square import (
     mean_square_radius,
     sampled_rates,
 )
-from hushgrad.theory.rates import DENSE_SIZE, LARGE, iterations_to, spectral_radius, stable_range
+from hushgrad.theory.rates import DENSE_SIZE, iterations_to, spectral_radius, stable_range
 from hushgrad.theory.series import shape_of
 
 type Fact = tuple[str, str, str]  # what it is about, the text, what it rests on
@@ -172,10 +172,6 @@ def _add_range(told: Tight, step: LinearStep) -> None:
             f"{PAGE}, tight rates",
         )
     )
-
-
-def _about(step: LinearStep) -> str:
-    return "" if step.size <= LARGE else ", about: large states are compared by short runs"
 
 
 def _add_draws(told: Tight, algorithm: PDGNDS, step: TwoStep, network: Network, lam: float) -> None:

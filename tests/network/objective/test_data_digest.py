@@ -7,7 +7,7 @@ from hushgrad.network.objective.data_digest import SAME, data_digest
 
 SECRET = bytes(range(32))
 RNG = np.random.default_rng(3)
-ROWS = [[f"{a:.3f}", f"{b:.3f}", "xy"[a > b]] for a, b in RNG.normal(size=(500, 2))]
+ROWS = [[f"{a:.3f}", f"{b:.3f}", "xy"[int(a > b)]] for a, b in RNG.normal(size=(500, 2))]
 
 
 def write(path, rows, header=("a", "b", "c"), delimiter=","):

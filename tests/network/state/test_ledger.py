@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-import multiprocessing
-import os
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -147,20 +147,20 @@ def test_a_writer_killed_between_line_and_head_leaves_a_whole_ledger(ledger, mon
     assert ledger.lines()[-1].status == "done"
 
 
-def write_many(path, count):
-    ledger = LedgerFile(path)
-    for n in range(count):
-        with ledger.locked():
-            ledger.append("done", {"run": f"{os.getpid()}-{n}"})
+WRITER = """
+import os, sys
+from pathlib import Path
+from hushgrad.network.state.ledger import LedgerFile
+ledger = LedgerFile(Path(sys.argv[1]))
+for n in range(20):
+    with ledger.locked():
+        ledger.append("done", {"run": f"{os.getpid()}-{n}"})
+"""
 
 
 def test_two_writers_at_once_lose_no_line(ledger):
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=write_many, args=(ledger.path, 20)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, ledger.path]) for _ in range(2)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
     assert len(ledger.lines()) == 4 + 40
 
 

@@ -450,7 +450,7 @@ BREACHES = {
     "a row with a name that is none": (says(row(0, "x\x1b[2J\nerror: forged")), "frame", "ROW"),
     "a row of nobody's": (says(row(9**30, "agent-0")), "frame", "ROW"),
     "a token where nothing is masked": (says(header(FrameKind.GOSSIP, 32)), "frame", "at most 0"),
-    "a key where nothing is masked": (says(header(FrameKind.ANNOUNCE, 144)), "frame", "at most 0"),
+    "a key where nothing is masked": (says(header(FrameKind.ANNOUNCE, 152)), "frame", "at most 0"),
 }  # fmt: skip
 
 
@@ -476,9 +476,9 @@ NOBODYS = encode_entries([(1, 3, bytes(16))])
 MASKED_BREACHES = {
     "nan": BREACHES["nan"],
     "half a token": (says(wire.encode(FrameKind.GOSSIP, bytes(40))), "frame", "32 bytes"),
-    "half an announcement": (says(wire.encode(FrameKind.ANNOUNCE, bytes(40))), "frame", "144 b"),
+    "half an announcement": (says(wire.encode(FrameKind.ANNOUNCE, bytes(40))), "frame", "152 b"),
     "a key of nobody's": (
-        says(wire.encode(FrameKind.ANNOUNCE, b"\3" + bytes(143))), "frame", "no agent 3",
+        says(wire.encode(FrameKind.ANNOUNCE, b"\3" + bytes(151))), "frame", "no agent 3",
     ),
     "a token too much": (says(header(FrameKind.GOSSIP, 7 * 32)), "frame", "at most 192"),
     "a token of nobody's": (says(wire.encode(FrameKind.GOSSIP, NOBODYS)), "frame", "no mask"),

@@ -281,7 +281,7 @@ def check_links(findings: Mistakes, tables: Table, algorithm: Algorithm) -> None
     name = type(algorithm).__name__
     if isinstance(algorithm, Stepping):
         try:
-            algorithm.stepsize.check_agents(tables["run"]["n_agents"], name)
+            algorithm.schedule.check_agents(tables["run"]["n_agents"], name)
         except StepsizeError as error:
             findings.add(("algorithm", "stepsize"), f"does not fit: {error}")
     pairs = isinstance(algorithm, AsynDGM)

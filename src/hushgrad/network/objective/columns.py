@@ -194,3 +194,18 @@ def _matrix(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
             f"shape is {values.shape}. Reshape it."
         )
     return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def signs(block: Block) -> NDArray[np.float64]:
+    """The labels as ±1; the file may code them as {0, 1} or as {−1, 1}."""
+    labels = block.values[:, 0]
+    uses_zero = bool((labels == 0).any())
+    wrong = np.flatnonzero(~np.isin(labels, (0.0, 1.0) if uses_zero else (-1.0, 1.0)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise ProblemError(
+            f"{block.place(row)}: column {block.labels[0]} is {labels[row]:g}, but labels are all "
+            f"in {{0, 1}} or all in {{-1, 1}}{', and others are 0' * uses_zero}. Recode it "
+            "(several classes: one against the rest)."
+        )
+    return 2 * labels - 1 if uses_zero else labels.copy()

@@ -18,8 +18,9 @@ also asks for the curvature of f_i: the kinds above know a formula, a function c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,10 +29,11 @@ import numpy as np
 from hushgrad.agent.stages import Curve
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
-from hushgrad.network.objective.columns import Block, read_columns
+from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.effective import effective_lengths, effective_of
+from hushgrad.problems.determined import row_loss, rows_of, share_of
+from hushgrad.problems.effective import effective_lengths
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
@@ -48,6 +50,8 @@ type ObjectiveKind = Literal[
 type Gradient = Callable[[Vector], Vector]
 # θ, θ one stage before or None, grids, whether the curvature is fixed → H (d, d), q (d,)
 type Rows = Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]]
+# starts of stages, whether the curvature is fixed, honest rows over own rows → the largest share
+type Determined = Callable[[Sequence[Vector], bool, float], float]
 
 _LOSSES = {
     "least_squares": losses.SQUARES,
@@ -110,7 +114,7 @@ class Objective:
     n_rows: int | None = None  # n_i; None: the data are no rows, or nobody told
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
     effective_lengths: float | None = None  # the effective rows by length; None as n_rows
-    effective: Callable[[Vector], float] | None = None  # the effective rows at θ, if known
+    determined: Determined | None = None  # of the rows, by the sums of stages, if they are known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
     n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
@@ -211,8 +215,8 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     rows = f"{len(y)} rows, {len(block.labels) - 1} columns{' and intercept' * spec.intercept}"
     describe = f"{spec.kind} on {spec.file.name}: {rows}"
     loss = _LOSSES[spec.kind]
-    signs = _signs(block) if loss is losses.LOGISTIC else y
-    held = {"X": X, "y": signs, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
+    labels = signs(block) if loss is losses.LOGISTIC else y
+    held = {"X": X, "y": labels, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
     data = held
     if loss is losses.SQUARES and len(y) > dim:
         # ‖Xθ − y‖² = ‖Rθ − Qᵀy‖² + a constant, so R and Qᵀy stand for the rows
@@ -220,8 +224,8 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
         data = held | {"X": triangle[:dim, :dim], "y": triangle[:dim, dim]}
     curves = loss.curvature, loss.majorised
     objective = _checked(dim, lambda theta: loss.gradient(theta, data), describe, *curves, data)
-    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(signs).max())
-    n_events = int(min((signs > 0).sum(), (signs < 0).sum())) if loss is losses.LOGISTIC else None
+    largest = float(np.linalg.norm(X, axis=1).max()), float(np.abs(labels).max())
+    n_events = int(min((labels > 0).sum(), (labels < 0).sum())) if loss is losses.LOGISTIC else None
     # the data of `objective` may have R in place of the rows
     objective = replace(objective, n_rows=len(y), n_events=n_events, largest_row=largest)
     return _with_rows(objective, loss.rows, held)
@@ -229,14 +233,14 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
     """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
-    lengths, effective = effective_lengths(data), effective_of(rows)
+    lengths, loss = effective_lengths(data), row_loss(rows)
     return replace(
         objective,
         rows=None
         if rows is None
         else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
         effective_lengths=None if lengths is None else lengths.effective,
-        effective=None if effective is None else lambda theta: effective(theta, data).effective,
+        determined=None if loss is None else partial(share_of, loss, rows_of(data)),
     )
 
 
@@ -261,21 +265,6 @@ def _standardise(block: Block, constants: Standardise, path: Path) -> None:
     columns = block.values[:, 1 : n + 1]
     columns -= constants.mean
     columns /= constants.scale
-
-
-def _signs(block: Block) -> Vector:
-    """The labels as ±1; the file may code them as {0, 1} or as {−1, 1}."""
-    labels = block.values[:, 0]
-    uses_zero = bool((labels == 0).any())
-    wrong = np.flatnonzero(~np.isin(labels, (0.0, 1.0) if uses_zero else (-1.0, 1.0)))
-    if wrong.size:
-        row = int(wrong[0])
-        raise ProblemError(
-            f"{block.place(row)}: column {block.labels[0]} is {labels[row]:g}, but labels are all "
-            f"in {{0, 1}} or all in {{-1, 1}}{', and others are 0' * uses_zero}. Recode it "
-            "(several classes: one against the rest)."
-        )
-    return 2 * labels - 1 if uses_zero else labels.copy()
 
 
 def _distance(spec: ObjectiveSpec, dim: int, factor: float) -> Objective:

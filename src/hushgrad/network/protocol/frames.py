@@ -15,7 +15,7 @@ frame is a header of 32 bytes and a body, little-endian throughout:
                the receiver has finished
     REJECT     empty: the sender refuses the receiver; flags: the code of its reason   (codes.py)
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
-    ANNOUNCE   144 bytes each: the agents' signed keys of this run             (announcements.py)
+    ANNOUNCE   152 bytes each: the agents' signed keys of this run             (announcements.py)
     STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
     OVER       16 bytes, the digest of the run: it is over for the sender. Flags: the code of its
                ending, `round`: the number of the agent with which the end began       (codes.py)

@@ -22,7 +22,7 @@ from hushgrad.files.strict_json import parse_json
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.keys.identity import is_name
 from hushgrad.network.protocol.codes import RUN_DIGEST
-from hushgrad.stepsizes import constant
+from hushgrad.stepsizes import Schedule, constant
 
 type Json = Any
 
@@ -189,6 +189,7 @@ def _as_declared(run: RunConfig) -> Algorithm:
     algorithm = run.algorithm
     if not run.is_auto or not isinstance(algorithm, Stepping):
         return algorithm
+    assert isinstance(algorithm.stepsize, Schedule)  # config/file.py took "auto" away
     return replace(algorithm, stepsize=constant(1.0, algorithm.stepsize.deviation))
 
 

@@ -20,6 +20,7 @@ from hushgrad.files.atomic import replace_file
 from hushgrad.network.state.sections import NOTHING, Section, decode_sections, encode_section
 
 _FILES = ("stage-0", "stage-1")
+_ARRAYS = ("start", "H", "q", "earlier")
 
 
 class Begun(NamedTuple):
@@ -28,12 +29,13 @@ class Begun(NamedTuple):
     stage: int
     start: NDArray[np.float64]  # (d,) where all agents begin the stage
     statistic: Statistic  # masked
+    earlier: NDArray[np.float64]  # (stage, d) where all stages before began
 
 
 def write_stage(directory: Path, begun: Begun) -> None:
     """Keep a stage, in place of the stage before the last."""
-    stage, start, (H, q) = begun
-    arrays = {"start": start, "H": H, "q": q}
+    stage, start, (H, q), earlier = begun
+    arrays = {"start": start, "H": H, "q": q, "earlier": earlier}
     pieces, _, _ = encode_section(Section(stage, 0, arrays), NOTHING)
     file = directory / _FILES[stage % 2]
     try:
@@ -53,11 +55,11 @@ def read_stages(directory: Path) -> dict[int, Begun]:
         if not file.exists():
             continue
         sections, _, _ = decode_sections(file.read_bytes())
-        if len(sections) != 1 or set(sections[0].arrays) != {"start", "H", "q"}:
+        if len(sections) != 1 or set(sections[0].arrays) != {*_ARRAYS}:
             raise StateError(
                 f"'{file}' is damaged. Restore the newest state, or start a new run with a new id "
                 "and directory."
             )
-        start, H, q = (np.array(sections[0].arrays[key]) for key in ("start", "H", "q"))
-        found[sections[0].k] = Begun(sections[0].k, start, Statistic(H, q))
+        start, H, q, earlier = (np.array(sections[0].arrays[key]) for key in _ARRAYS)
+        found[sections[0].k] = Begun(sections[0].k, start, Statistic(H, q), earlier)
     return found

@@ -1,0 +1,176 @@
+"""How much of a row the sums of stages determine: against sums that are differentiated apart."""
+
+import numpy as np
+import pytest
+
+import hushgrad as hg
+from hushgrad.errors import PrivacyError
+from hushgrad.problems import rows as row_sums
+from hushgrad.problems.determined import OwnRows, largest_share, row_loss, rows_of
+from hushgrad.theory.revealed import MOST_OF_ROW
+from support.row_study import Case, honest_sums, newton_sums, staged_run
+
+pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
+
+LOGISTIC, HUBER = row_loss(row_sums.logistic), row_loss(row_sums.huber)
+NO_GRID = row_sums.Grids(0.0, 0.0)
+
+
+def told(kind, X, y, starts, is_fixed):
+    """Everything that stages tell of one row, from the statistic itself."""
+    data = {"X": X[None], "y": np.array([y]), "weight": 1.0, "penalty": 0.0, "delta": 0.7}
+    found, before = [], None
+    for theta in starts:
+        H, q = getattr(row_sums, kind)(theta, before, data, NO_GRID, is_fixed)
+        if before is None or not is_fixed:
+            found.append(H.ravel())
+        found.append(q if is_fixed else q + H @ theta)
+        before = theta
+    return np.concatenate(found)
+
+
+def expected(kind, X, y, starts, is_fixed, times=1.0):
+    """The largest share by differences of `told` and a pseudoinverse, in units of the columns."""
+    L = np.linalg.cholesky(np.cov(X.T, bias=True))
+    every, step = [], 1e-6
+    for x, target in zip(X, y, strict=True):
+        columns = [
+            (told(kind, x + step * a, target, starts, is_fixed)
+             - told(kind, x - step * a, target, starts, is_fixed)) / (2 * step)
+            for a in L.T
+        ]  # fmt: skip
+        if kind == "huber":
+            e = step * y.std()
+            columns.append(
+                (told(kind, x, target + e, starts, is_fixed)
+                 - told(kind, x, target - e, starts, is_fixed)) / (2 * step)
+            )  # fmt: skip
+        every.append(np.array(columns).T)
+    whole = np.linalg.pinv(sum(J @ J.T for J in every), rcond=1e-13)
+    away = ((X - X.mean(axis=0)) @ np.linalg.inv(L).T) ** 2
+    largest = 0.0
+    for J, length in zip(every, away.mean(axis=1), strict=True):
+        p = np.clip(np.linalg.eigvalsh(J.T @ whole @ J), 0, 1)
+        s = max(1.0, length)
+        largest = max(largest, float(np.mean(p * s / (p * s + (1 - p) * times))))
+    return largest
+
+
+def draw(n=40, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)
+    return X, rng
+
+
+@pytest.mark.parametrize("is_fixed", [False, True], ids=["newton", "fixed"])
+@pytest.mark.parametrize("kind", ["logistic", "huber"])
+@pytest.mark.parametrize("times", [1.0, 3.0])
+def test_the_share_is_what_differentiated_sums_tell(kind, is_fixed, times):
+    for seed in range(3):
+        X, rng = draw(seed=seed)
+        y = X.sum(axis=1) + rng.normal(size=40)
+        y = np.sign(y) if kind == "logistic" else y
+        starts = [np.zeros(2), rng.normal(size=2), 0.3 * rng.normal(size=2)]
+        loss = LOGISTIC if kind == "logistic" else HUBER
+        found = largest_share(loss, [OwnRows(X, y, 0.7)], starts, is_fixed=is_fixed, times=times)
+        assert 0 < found < 1
+        assert found == pytest.approx(expected(kind, X, y, starts, is_fixed, times), rel=1e-4)
+
+
+def test_neither_units_nor_a_mixture_of_the_columns_changes_a_share():
+    X, rng = draw(n=60, d=3)
+    y, starts = rng.choice([-1.0, 1.0], 60), [np.zeros(3), rng.normal(size=3)]
+    share = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], starts)
+    A = rng.normal(size=(3, 3)) * [1.0, 1e3, 1e-4]
+    moved = [np.linalg.solve(A, theta) for theta in starts]
+    assert largest_share(LOGISTIC, [OwnRows(X @ A, y, 0.0)], moved) == pytest.approx(
+        share, rel=1e-6
+    )
+    ones = np.column_stack([X, np.ones(60)])  # a constant column is no secret
+    longer = [np.append(theta, 0.0) for theta in starts]
+    assert largest_share(LOGISTIC, [OwnRows(ones, y, 0.0)], longer) < 1.5 * share
+
+
+def test_stages_that_differ_by_one_row_determine_it_though_each_rests_on_many():
+    """The run of a star of 18 agents, of whose 306 rows a fit of two sums met one."""
+    case = Case(112, "star", "diabetes", 4, 18, 18, 2, "newton", 2.0)
+    assert case.is_counted
+    run = staged_run(case)
+    problem, theta = run.problem, honest_sums(run, 0)[1].theta
+    agents = [rows_of(problem.agent_data(i)) for i in range(1, 18)]
+    each = [largest_share(problem.row_loss, agents, [at]) for at in (np.zeros(4), theta)]
+    assert max(each) < MOST_OF_ROW
+    assert largest_share(problem.row_loss, agents, [np.zeros(4), theta]) > 0.95
+    with pytest.raises(PrivacyError, match="With stage 2 of 2 the sums would tell too much"):
+        staged_run(case, accept_exposure=())
+
+
+def test_data_that_separate_tell_rows_with_a_small_penalty_and_not_with_a_large_one():
+    """Ten stages, and the 202 rows of an agent and its partner."""
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, size=202)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    own = OwnRows(X, np.sign(X[:, 0]), 0.0)
+    for penalty, tells in ((1e-3, True), (100.0, False)):
+        stages = newton_sums(X * own.y[:, None], penalty, 10)
+        share = largest_share(LOGISTIC, [own], [stage.theta for stage in stages])
+        assert (share > MOST_OF_ROW) is tells
+
+
+def test_a_row_that_crosses_delta_between_two_stages_is_determined():
+    X, rng = draw(n=200)
+    X, starts = X / 10, [np.zeros(2), np.array([1e-3, 0.0])]
+    y = rng.uniform(-0.5, 0.5, size=200)
+    quiet = largest_share(HUBER, [OwnRows(X, y, 0.7)], starts)
+    assert quiet < MOST_OF_ROW
+    y[17] = 0.7 + X[17, 0] * 5e-4  # beyond delta at one start, within at the other
+    assert largest_share(HUBER, [OwnRows(X, y, 0.7)], starts) > 0.9
+
+
+def test_a_start_at_which_one_row_has_weight_determines_the_row():
+    X, _ = draw(n=300)
+    y = np.sign(X @ [3.0, 4.0])  # on the right side, so that no step throws them off
+    near = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], [np.zeros(2), np.array([0.3, 0.4])])
+    far = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], [np.zeros(2), np.array([300.0, 400.0])])
+    assert near < MOST_OF_ROW
+    assert far > 0.95
+    assert largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], [np.full(2, 1e308)]) == 1.0
+
+
+def test_gradients_at_two_long_starts_between_which_one_row_changes_sides_determine_it():
+    angle = np.pi * (np.arange(90) + 0.5) / 90
+    X, y = np.column_stack([np.cos(angle), np.sin(angle)]), np.resize([1.0, -1.0, -1.0], 90)
+    across = np.pi / 2 + np.pi * np.array([20.0, 20.2, 21.2]) / 90  # no row between the first two
+    starts = [1e5 * np.array([np.cos(a), np.sin(a)]) for a in across]
+    for is_fixed in (False, True):
+        same = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], starts[:2], is_fixed=is_fixed)
+        other = largest_share(
+            LOGISTIC, [OwnRows(X, y, 0.0)], [starts[0], starts[2]], is_fixed=is_fixed
+        )
+        assert same < MOST_OF_ROW < 0.99 < other
+
+
+def test_the_same_start_again_and_rounding_tell_nothing_new():
+    X, rng = draw(n=100)
+    y, theta = rng.choice([-1.0, 1.0], 100), np.array([0.03, -0.02])
+    once = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], [np.zeros(2), theta])
+    again = [np.zeros(2), theta, theta * (1 + 1e-15)]
+    assert largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], again) == pytest.approx(once, rel=0.05)
+    nearly = [np.zeros(2), theta, theta + 1e-6 * rng.normal(size=2)]
+    assert largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], nearly) > 1.1 * once
+
+
+def test_rows_of_more_honest_agents_hide_a_row_and_the_smallest_component_counts():
+    X, rng = draw(n=120)
+    y, starts = rng.choice([-1.0, 1.0], 120), [np.zeros(2), np.array([0.5, 0.5])]
+    agents = [OwnRows(X[a:b], y[a:b], 0.0) for a, b in ((0, 50), (50, 65), (65, 100), (100, 120))]
+    shares = [largest_share(LOGISTIC, agents, starts, honest=n) for n in (1, 2, 3, 4)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[3] == largest_share(LOGISTIC, agents, starts) < 0.6 * shares[0]
+    many = [OwnRows(np.tile(own.X, (3, 1)), np.tile(own.y, 3), 0.0) for own in agents]
+    assert largest_share(LOGISTIC, many, starts) < shares[3]
+
+
+def test_a_loss_that_is_not_built_in_and_squares_have_no_shares():
+    assert row_loss(None) is None
+    assert row_loss(row_sums.squares) is None
+    assert hg.problems.rendezvous(n_agents=3).row_loss is None
