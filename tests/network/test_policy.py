@@ -97,7 +97,7 @@ BROKEN = [
     ({"designs": ["recommended"]}, "and this run has 'fit'"),
     ({"peers": ["00:" * 32]}, r"peers lists 1 certificates, but not that of agent-1 \(.*agent-2"),
     ({"data": ["other.csv"]}, "data lists 1 files, and this run reads '.*agent-0.csv'"),
-    ({"exposure": []}, "Take curvature, .* out of accept_exposure"),
+    ({"exposure": []}, "Take cells, curvature, .* out of accept_exposure"),
     ({"max_share_revealed": 0.57}, f"site's rows: {N_NUMBERS / 240:.4g}"),
 ]
 KEPT = {
@@ -156,10 +156,10 @@ def test_a_later_average_past_the_share_is_not_sent(site, tmp_path):
     numbers = [18 + 15 * steps for steps in range(8)]
     for stage, count in enumerate(numbers):
         if count / 240 <= 0.3:
-            check_policy_average(config, objective, stage)
+            check_policy_average(config, objective, stage, count)
         else:
             with pytest.raises(ExposureError, match=f"would reveal {count / 240:.4g} of"):
-                check_policy_average(config, objective, stage)
+                check_policy_average(config, objective, stage, count)
 
 
 # ---- rules that count runs

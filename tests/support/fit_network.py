@@ -32,7 +32,7 @@ def configs(directory, model, sites, network, *, tls=False, **options):
     eta = 0.0 if network.graph.n_links == m * (m - 1) // 2 else network.eta
     method = averaging(eta)
     each = rounds_of_average(method, m, eta)
-    most = most_averages(model) + 1
+    most = most_averages(model)
     made = agent_network.configs(
         directory, method, network, dim=longest_vector(model), iterations=most * each,
         eta=eta, scale=SIZE, stages=most, model=model, tls=tls, **options,

@@ -356,9 +356,8 @@ class Agent:
             stats.rounds += 1
             stats.round_seconds.add(now - stats.last_progress)
         stats.iteration, stats.round, stats.last_progress = rounds.machine.k, rounds.round, now
-        if stats.stages:
-            stats.stage = rounds.stage + 1
-            stats.part = "" if self._stages is None else self._stages.part
+        if stats.stages and self._stages is not None:
+            stats.stage, stats.part = rounds.stage + 1, self._stages.part
 
     def _note_position(self, position: Position | None) -> None:
         if position is not None and position.round is not None:
