@@ -67,7 +67,7 @@ def test_agents_end_with_the_bits_of_plain_sums_after_kills_in_every_stage(tmp_p
         assert any(f"in stage {part}" in place for place in places), places
     assert any(f"of at most {most}, iteration" in place for place in places)
     ended = read_position(setting[0].state)
-    assert ended.summary.startswith(f"done after {plain.n_averages + 1} averages")
+    assert ended.summary.startswith(f"done after {plain.n_averages} averages")
     (tmp_path / "out").mkdir()
     written = write_result(tmp_path / "out" / "result", results[0])
     assert {path.name for path in written} == {

@@ -198,7 +198,7 @@ class FitResult:
         given["contract"] = document["contract_digest"]
         given["stages"] = tuple(FitStage(**stage) for stage in document["stages"])
         if "validation" in document:
-            curve = {
+            curve: dict[str, Any] = {
                 name: np.array(value) if isinstance(value, list) else value
                 for name, value in document["validation"].items()
             }

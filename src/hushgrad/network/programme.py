@@ -296,8 +296,9 @@ class Programme(Stages):
         machines.
         """
         found = self._outcome
-        is_table = found is not None and not isinstance(found, FitError)
-        end = b"table" + found.estimate.tobytes() if is_table else b"none"
+        end = b"none"
+        if found is not None and not isinstance(found, FitError):
+            end = b"table" + found.estimate.tobytes()
         return commitment(b"".join([self._contract.encode(), *map(bytes, self._sums), end]))
 
     def _name(self, number: int) -> str:
