@@ -48,6 +48,7 @@ def test_robots_meet_at_the_mean_of_starts_that_they_do_not_tell(tmp_path):
     assert shape(text) == shape(shown("rendezvous"))
 
 
+@pytest.mark.slow  # a minute of three processes; the doctor examines their files below
 def test_hospitals_that_pool_nothing_get_scikit_learns_pooled_coefficients(tmp_path):
     text = output("tumours", tmp_path)
     assert numbers(" # rows,", text) == [240, 190, 139]

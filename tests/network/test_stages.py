@@ -140,7 +140,7 @@ def test_secret_agents_end_at_the_optimum(tmp_path, scale):
         stepsize=hg.stepsizes.constant(0.2 / problem.smoothness()), design="recommended"
     )
     setting = configs(
-        tmp_path, algorithm, problem, network=complete, iterations=2400, seed=None, tls=True,
+        tmp_path, algorithm, problem, network=complete, iterations=1800, seed=None, tls=True,
         scale=scale,
     )  # fmt: skip
     found = run(setting, tls=True)

@@ -123,10 +123,10 @@ def test_the_recommended_design_stays_within_the_condition_of_its_masks():
 
 
 def test_auto_serves_trials_with_problems_of_their_own():
-    problem = hg.problems.estimation(seed=0, trials=12)
+    problem = hg.problems.estimation(seed=0, trials=4)
     network = hg.Network(hg.graphs.paper())
     run = hg.run(
-        hg.EXTRA(stepsize=AUTO), problem, network, iterations=600, trials=12, engine="agents"
+        hg.EXTRA(stepsize=AUTO), problem, network, iterations=600, trials=4, engine="agents"
     )
     assert set(run.status) == {"converged"}
 
