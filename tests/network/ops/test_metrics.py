@@ -104,8 +104,8 @@ def test_an_agent_is_ready_when_all_neighbours_are_connected(server, stats):
     code, body = ask(server, "/readyz")
     assert code == 503
     assert json.loads(body) == ABOUT | {
-        "ready": False, "iteration": 20, "round": 41, "stage": 2, "stages": 8, "connected": ["bob"],
-        "disconnected": ["dan"], "waiting_for": ["dan"], "jumps": {"bob": 4},
+        "ready": False, "iteration": 20, "round": 41, "stage": 2, "stages": 8, "part": "",
+        "connected": ["bob"], "disconnected": ["dan"], "waiting_for": ["dan"], "jumps": {"bob": 4},
     }  # fmt: skip
     stats.connected["dan"] = True
     assert ask(server, "/readyz")[0] == 200
