@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,3 +218,18 @@ def test_false_tokens_do_not_take_the_place_of_the_right_one():
     for bad in ((1, 1), (0, 3), (7, 0)):
         with pytest.raises(WireError, match="confirm nothing"):
             known.learn([(*bad, b"x" * 16)], "two")
+
+
+def test_sites_with_the_same_coefficients_and_other_sums_do_not_confirm_each_other():
+    """Standard errors and counts come from the sums, too."""
+    result = hg.fit(MODEL, SITES)
+    programme = object.__new__(Programme)
+    programme._contract, programme._outcome = "contract", result
+    sums = [np.arange(4.0), np.ones(3)]
+    seen = set()
+    for change in (0.0, 1.0):
+        programme._sums = [sums[0], sums[1] + change]
+        seen.add(programme._seen())
+    programme._sums, programme._contract = sums, "another"
+    seen.add(programme._seen())
+    assert len(seen) == 3
