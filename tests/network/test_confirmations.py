@@ -136,7 +136,11 @@ def test_a_partner_that_confirms_nothing_is_named_after_max_wait(tmp_path, monke
     for j in (0, 2):
         assert results[j].status is Status.REFUSED
         assert found[j] is None
-        assert "no confirmation came within max_wait = 1 s from agent-1" in results[j].detail
+    # the first to give up tells the other one, which may still have waited
+    told = [results[j].detail for j in (0, 2)]
+    named = "no confirmation came within max_wait = 1 s from agent-1"
+    assert any(named in text for text in told)
+    assert all(named in text or "ended the run" in text for text in told)
     # it holds the right tokens of both others, so its own table is right
     assert results[1].status is Status.DONE
     assert fit_network.bits(found[1]) == fit_network.bits(fits.fit(MODEL, SITES))

@@ -131,7 +131,7 @@ def test_a_fixed_curvature_is_the_simulators_too(tmp_path):
     assert np.abs(found[-1] - result.x[0]).max() < 1e-12
 
 
-@pytest.mark.parametrize("scale", [None, 100.0])
+@pytest.mark.parametrize("scale", [pytest.param(None, marks=pytest.mark.slow), 100.0])
 def test_secret_agents_end_at_the_optimum(tmp_path, scale):
     """Over TLS, with announced keys and exponents, or with a declared scale."""
     problem = logistic()
