@@ -8,6 +8,7 @@ import pytest
 from hushgrad.errors import PeerLostError
 from hushgrad.network.ops.logs import iso_time
 from hushgrad.network.protocol.frames import FrameKind, Parser
+from hushgrad.network.protocol.session import Peer
 from hushgrad.network.transport import watching as watching_module
 from hushgrad.network.transport.tls import HANDSHAKE
 from hushgrad.network.transport.watching import SILENCE
@@ -191,6 +192,20 @@ def test_a_connected_peer_that_sends_heartbeats_only_is_lost_by_name(hub):
     assert not silent(hub, link, link.made + MAX_WAIT - 0.01)
     assert silent(hub, link, link.made + MAX_WAIT + 0.01)
     with pytest.raises(PeerLostError, match=r"^peer at round 5 \(connected, but silent for 1 s\)$"):
+        hub.check()
+
+
+@as_test
+def test_a_peer_that_was_refused_is_named_before_one_that_is_silent(hub):
+    """The silent peer may itself wait for the refused one."""
+    link, _ = open_connection(hub)
+    hub.session.peers[2] = Peer(2, "refused", "both", False)
+    hub.session.missing.add(2)
+    hub.watching._absent_since[2] = link.made + MAX_WAIT  # it came and went a moment ago
+    hub.watching.objections[2] = "its numbers are not finite"
+    hub.watching.waits_since = link.made
+    assert silent(hub, link, link.made + MAX_WAIT + 0.01)
+    with pytest.raises(PeerLostError, match=r"^refused at round 5 \(its numbers are not finite\)$"):
         hub.check()
 
 

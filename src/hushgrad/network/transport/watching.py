@@ -112,18 +112,25 @@ class Watching:
         waited, silence = now - self.waits_since, f"connected, but silent for {self.max_wait:g} s"
         if waited <= self.max_wait:
             return
-        for j in sorted(self._owing()):
-            link = self._links.get(j)
-            is_late = link is not None and now - link.made > self.max_wait
-            if is_late or (link is not None and waited > 2 * self.max_wait):
-                self._lose(self._session.peers[j].name, self.objections.get(j) or silence)
-                return
+        owing = sorted(self._owing())
+        if late := [j for j in owing if self._is_late(j, now)]:
+            # a peer that was refused explains the wait, and may be why others are silent
+            j = next((j for j in owing if j in self.objections), late[0])
+            self._lose(self._session.peers[j].name, self.objections.get(j) or silence)
+            return
         if due := self._due():
             self._lose(
                 ", ".join(due),
                 f"not here after {self.max_wait:g} s, of agents behind "
                 "neighbours that are connected",
             )
+
+    def _is_late(self, j: int, now: float) -> bool:
+        """Whether a peer that owes a message has been connected for long enough to bring it."""
+        link, longest = self._links.get(j), self.max_wait
+        return link is not None and (
+            now - link.made > longest or now - self.waits_since > 2 * longest
+        )
 
     def _lose(self, who: str, why: str | None) -> None:
         text = f"{who} at round {max(self._session.round, 0)}"
