@@ -63,6 +63,7 @@ def run(
     driver: Callable[[RunRequest], Outcome] | None = None,
     tamper: Tamper | None = None,
     accept_exposure: Iterable[str] = (),
+    mesh: Any = None,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -83,6 +84,8 @@ def run(
                    names of weaknesses (`hg.theory.WEAKNESSES`) that the user accepts: a run in
                    stages whose sums reveal too much is refused without "sums", before it starts
                    or at the start of a stage; other names silence warnings
+    mesh           None, "auto" or a `jax.sharding.Mesh`: devices among which the stacked engine
+                   divides the agents (docs/beyond-one-machine.md); it needs no transcript
     """
     check_parts(algorithm, problem, network)
     n_iterations = whole("iterations", iterations, 1)
@@ -107,6 +110,11 @@ def run(
         raise InputError(
             "a run is continued from its state only on the stacked engine and without a "
             f"transcript, but checkpoint = '{checkpoint}'. Leave checkpoint out."
+        )
+    if mesh is not None and (transcript or engine == "agents" or driver is not None):
+        raise InputError(
+            "agents are divided among devices only on the stacked engine and without a transcript, "
+            f"but mesh = {mesh!r}, engine = {engine!r}, transcript = {transcript}. Leave mesh out."
         )
     if tamper is not None and (engine != "agents" or driver is not None):
         raise InputError(
@@ -161,6 +169,7 @@ def run(
                 ),
             ),
             tamper=tamper,
+            mesh=mesh,
         )
         outcome = _outcome(request, engine, driver, stages)
     error = np.where(outcome.error > LOST, np.inf, outcome.error)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +25,8 @@ from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.stacked.numbers import Numbers, stacked_numbers
 from hushgrad.simulate.stacked.program import CHUNK, SAMPLES, Simulation
+from hushgrad.simulate.stacked.shards.mesh import Shards
+from hushgrad.simulate.stacked.shards.simulation import ShardedSimulation
 from hushgrad.simulate.transcript import Channel, recorded_channel
 
 type Floats = NDArray[np.float64]
@@ -44,11 +47,14 @@ def simulate(request: RunRequest) -> Outcome:
     # the last block repeats a trial where they do not divide
     parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
     # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
-    pool = ThreadPoolExecutor(min(len(parts), _cores()))
+    shards = Shards.of(request.mesh)
+    # blocks on several devices take turns: their exchanges would wait for each other
+    pool = ThreadPoolExecutor(1 if shards else min(len(parts), _cores()))
     numbers = stacked_numbers(request.variants or [request.algorithm])
     try:
         futures = [
-            pool.submit(_run_block, request, numbers, b, part) for b, part in enumerate(parts)
+            pool.submit(_run_block, request, shards, numbers, b, part)
+            for b, part in enumerate(parts)
         ]
         outcomes = [future.result() for future in futures]
     except BaseException:
@@ -95,10 +101,13 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
     )
 
 
-def _run_block(request: RunRequest, numbers: Sequence[Numbers], number: int, part: Ints) -> Outcome:
+def _run_block(
+    request: RunRequest, shards: Shards | None, numbers: Sequence[Numbers], number: int, part: Ints
+) -> Outcome:
     variants = request.variants
+    make = Simulation if shards is None else partial(ShardedSimulation, shards)
     with jax.enable_x64(True):
-        simulation = Simulation(
+        simulation = make(
             request.algorithm,
             request.problem,
             request.network,
@@ -166,7 +175,7 @@ class _SampledBlock:
             "error": self.error,
             "consensus": self.consensus,
         }
-        arrays |= {f"state{n}": leaf for n, leaf in enumerate(jax.tree.leaves(self.state))}
+        arrays |= {f"state{n}": leaf for n, leaf in enumerate(self.simulation.unload(self.state))}
         arrays |= {f"metric_{name}": values for name, values in self.metrics.items()}
         self.request.checkpoint.save(self.number, arrays)
 
@@ -175,9 +184,8 @@ class _SampledBlock:
         arrays = self.request.checkpoint.load(self.number)
         if arrays is None:
             return False
-        leaves, shape = jax.tree.flatten(self.state)
-        kept = jax.device_put([arrays[f"state{n}"] for n in range(len(leaves))])
-        self.state = jax.tree.unflatten(shape, kept)
+        count = len(jax.tree.leaves(self.state))
+        self.state = self.simulation.load(self.state, [arrays[f"state{n}"] for n in range(count)])
         self.k = int(arrays["k"])
         self.awake, self.diverged = arrays["awake"], arrays["diverged"]
         self.error, self.consensus = list(arrays["error"]), list(arrays["consensus"])
@@ -349,7 +357,7 @@ def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
     # a first iteration that differs is not what later ones cost, unless it is the only one
     which = "first" if simulation.algorithm.first_differs and iterations == 1 else "step"
     seen = named[which] if which in named else named[f"recorded {which}"]
-    arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
+    arcs = simulation.arcs
     steady = [use for use in seen.uses if use.always]
     vectors = float(sum(arcs[use.links] for use in steady if not use.scalar))
     numbers = float(sum(arcs[use.links] * use.numbers for use in steady))
