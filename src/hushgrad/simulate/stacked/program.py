@@ -386,3 +386,14 @@ class Simulation:
             self.args, self.prepared, state, np.int64(k), np.int64(stride), np.int64(n)
         )
         return state, np.asarray(awake), TrialBlock(np.asarray(off)[:n], np.asarray(apart)[:n])
+
+    # ---- where several processes run the simulation they do the same
+
+    def agree(
+        self, per_call: int, most: int, is_stopped: bool, is_due: bool
+    ) -> tuple[int, int, bool, bool]:
+        """The samples and iterations of the next call; whether to stop and to keep the state."""
+        return per_call, most, is_stopped, is_due
+
+    def check_kept(self, k: int) -> None:
+        """Refuse a state that not all processes see; −1: there is none."""

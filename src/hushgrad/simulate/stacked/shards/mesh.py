@@ -61,6 +61,11 @@ class Shards:
         return [s for s, d in enumerate(self.mesh.devices) if d.process_index == me]
 
     @property
+    def is_first(self) -> bool:
+        """Whether this process writes what all have computed."""
+        return 0 in self.mine
+
+    @property
     def n_processes(self) -> int:
         return self.n // len(self.mine)
 

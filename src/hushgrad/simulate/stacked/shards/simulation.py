@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hushgrad.agent.links import link_numbers
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import trial_keys
+from hushgrad.errors import InputError
 from hushgrad.exchange import Array, Links
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
@@ -209,3 +210,24 @@ class ShardedSimulation(Simulation):
 
     def load(self, state: Any, arrays: Sequence[NDArray[Any]]) -> Any:
         return jax.tree.unflatten(jax.tree.structure(state), self._put(list(arrays)))
+
+    # ---- several processes
+
+    def agree(
+        self, per_call: int, most: int, is_stopped: bool, is_due: bool
+    ) -> tuple[int, int, bool, bool]:
+        if self.shards.n_processes == 1:
+            return per_call, most, is_stopped, is_due
+        own = np.array([per_call, most, is_stopped, is_due])
+        every = self.shards.together(dict.fromkeys(self.shards.mine, own))
+        is_any_stopped = bool(every[:, 2].any())
+        return int(every[0, 0]), int(every[0, 1]), is_any_stopped, bool(every[0, 3])
+
+    def check_kept(self, k: int) -> None:
+        every = self.shards.together(dict.fromkeys(self.shards.mine, np.array(k)))
+        if (every != every[0]).any():
+            raise InputError(
+                "all processes continue from the same state, but they see the iterations "
+                f"{', '.join(map(str, np.unique(every)))} (-1: none). Keep the state where all of "
+                "them can read it: set XDG_CACHE_HOME to a directory that the machines share."
+            )
