@@ -27,9 +27,9 @@ def _keep_compiled_programs(request):
 
 @functools.cache
 def _optimised_programs():
-    from hushgrad.simulate.stacked.program import Program
+    from hushgrad.simulate.stacked import program
 
-    return functools.lru_cache(maxsize=64)(Program)
+    return functools.lru_cache(maxsize=64)(program._cached_program.__wrapped__)
 
 
 @pytest.fixture(autouse=True)

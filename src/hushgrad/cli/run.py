@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from hushgrad.errors import AgentError, InputError, StudyError
 if TYPE_CHECKING:
     from hushgrad.cli.report import Files
     from hushgrad.simulate.result import Comparison, Run
+    from hushgrad.simulate.stacked.shards.job import Job
     from hushgrad.studies import Study, SweepRow, Unfinished
 
 EPILOG = """
@@ -35,6 +38,10 @@ hushgrad run sweep.toml --jobs 4
 hushgrad run sweep.toml --rows 10-19 --out results
 
 hushgrad run study.toml --trials 1 --engine processes
+
+srun hushgrad run study.toml --distributed
+
+mpirun -n 8 hushgrad run study.toml --distributed
 
 Exit code 1 means that every trial of every algorithm diverged; the results are printed even so.
 """
@@ -83,6 +90,32 @@ def run(
             "program (agents), or each a process of its own, over TLS (processes)."
         ),
     ] = None,
+    checkpoint_every: Annotated[
+        float,
+        typer.Option(metavar="MINUTES", help="Keep the state for --resume this often."),
+    ] = 0.5,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed",
+            help="This is one of several processes that divide the agents, started by srun or "
+            "mpirun.",
+        ),
+    ] = False,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The same without srun and mpirun: where process 0 listens. Needs --processes and "
+            "--process.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many processes there are.")
+    ] = None,
+    process: Annotated[
+        int | None, typer.Option(min=0, metavar="I", help="Which of them this is, from 0.")
+    ] = None,
 ) -> None:
     """Run a study: every algorithm in it, side by side.
 
@@ -95,20 +128,77 @@ def run(
 
     --engine processes runs one trial as a network of processes on this machine, with keys,
     certificates and an agent.toml for each, and also tells how far they are from the simulator.
+
+    --distributed runs one study on several processes, perhaps of several machines, which divide its
+    agents. Process 0 writes the results; a process that dies ends all of them with exit code 7.
     """
+    wanted = _Wanted(study, options, resume, rows, jobs, accept_exposure, engine, checkpoint_every)
+    if not distributed and coordinator is None:
+        _run_study(wanted, None)
+        return
+    _check_job(wanted, coordinator, processes, process)
+    from hushgrad.simulate.stacked.shards.job import joined
+
+    with joined(coordinator, processes, process) as job:
+        _run_study(wanted, job)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The command's arguments."""
+
+    study: Path
+    options: RunOptions
+    resume: bool
+    rows: str | None
+    jobs: int
+    accept_exposure: list[str] | None
+    engine: Engine | None
+    checkpoint_every: float
+
+
+def _check_job(
+    wanted: _Wanted, coordinator: str | None, processes: int | None, process: int | None
+) -> None:
+    if coordinator is not None and (processes is None or process is None or process >= processes):
+        raise InputError(
+            "--coordinator needs --processes N and --process I from 0 to N - 1, but N = "
+            f"{processes}, I = {process}."
+        )
+    if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
+        raise InputError(
+            f"--coordinator is HOST:PORT, but it is '{coordinator}'. Try 127.0.0.1:29400."
+        )
+    if wanted.jobs > 1 or wanted.rows is not None:
+        raise InputError(
+            "processes divide the agents of one study, but --jobs and --rows divide the rows of a "
+            "sweep. Pick one row by --row."
+        )
+    if wanted.engine not in (None, Engine.STACKED):
+        raise InputError(
+            "processes divide the agents of the stacked engine alone, but --engine is "
+            f"{wanted.engine}. Leave it out."
+        )
+
+
+def _run_study(wanted: _Wanted, job: Job | None) -> None:
+    """Run a study; of several processes the first one alone keeps, writes and speaks."""
     from hushgrad.cli import report
     from hushgrad.files.atomic import write_file
     from hushgrad.studies import Table, Unfinished, load_study
     from hushgrad.studies.sweep import row_of
 
+    study, options, resume, engine = wanted.study, wanted.options, wanted.resume, wanted.engine
+    is_first = job is None or job.is_first
+    quiet = options.quiet or not is_first
     name = options.name(study)
-    with collecting_risks(quiet=options.quiet) as risks:
+    with collecting_risks(quiet=quiet) as risks:
         chosen = options.load(study).with_run(
             iterations=options.iterations,
             trials=options.trials,
             seed=options.seed,
             engine=None if engine is Engine.PROCESSES else engine,
-            accept_exposure=accept_exposure or None,
+            accept_exposure=wanted.accept_exposure or None,
         )
         files = report.files_for(chosen, options, name)
         if chosen.is_swept:
@@ -116,24 +206,30 @@ def run(
                 files.directory = chosen.source.directory / f"{chosen.name}-results"
             if options.formats is None and "formats" not in chosen.tables.get("output", {}):
                 files.formats = ()  # a picture for every row is for those who ask
-        numbers = _rows(chosen, options, rows, jobs)
+        numbers = _rows(chosen, options, wanted.rows, wanted.jobs)
         keep = Unfinished(chosen, numbers)
-        with _lock(keep, engine, resume=resume, quiet=options.quiet) as lock:
+        keep.is_writer = is_first
+        if job is not None and chosen.is_swept:
+            raise InputError(f"{study} is a sweep. Processes run one row of it: use --row.")
+        with _lock(keep, engine, resume=resume, quiet=quiet) as lock:
             if not resume:
                 keep.clear()
-            elif keep.is_empty:
+            elif keep.is_empty and is_first:
                 note("there is nothing to resume of this study: it starts from the beginning.")
+            if job is not None:
+                job.wait("the first process has cleared what is not resumed")
             try:
                 if chosen.is_swept and lock is None:
-                    part = "" if rows is None else f"-{rows.replace(' ', '')}"
-                    records = _run_sweep(
-                        chosen, files, keep, numbers, f"sweep{part}.csv", jobs, quiet=options.quiet
-                    )
+                    records = _run_sweep(chosen, files, keep, numbers, wanted)
                 else:
-                    records = _run(chosen, files, keep, lock, quiet=options.quiet)
+                    extra: dict[str, Any] = {"checkpoint_every": wanted.checkpoint_every}
+                    extra |= {} if job is None else {"mesh": "auto"}
+                    records = _run(chosen, files, keep, lock, extra, quiet=quiet)
             except (KeyboardInterrupt, AgentError) as end:
                 if isinstance(end, AgentError):
                     say("error", str(end), "bold red")
+                if not is_first:
+                    raise
                 note(
                     f"finished runs ({keep.n_done}) and the state of the one under way are kept. "
                     "The same command with --resume continues."
@@ -142,6 +238,8 @@ def run(
                     raise typer.Exit(FAILED) from None
                 raise
             keep.clear()
+    if not is_first:
+        return
     if options.row is not None and files.directory is not None:
         text = chosen.to_toml(files.directory)
         files.written.append(write_file(files.directory / f"{name}.toml", text))
@@ -176,6 +274,9 @@ def _lock(
     keep: Unfinished, engine: Engine | None, *, resume: bool, quiet: bool
 ) -> Generator[int | None]:
     """Hold the kept part of the study. The descriptor is for a network of processes alone."""
+    if not keep.is_writer:
+        yield None
+        return
     if engine is Engine.PROCESSES:
         from hushgrad.network.local.processes import only_one
 
@@ -198,7 +299,13 @@ def _lock(
 
 
 def _run(
-    study: Study, files: Files, keep: Unfinished, lock: int | None, *, quiet: bool
+    study: Study,
+    files: Files,
+    keep: Unfinished,
+    lock: int | None,
+    extra: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
     """Run a study on its engine; with a lock, as processes that inherit it."""
     from hushgrad.cli.report import records_of
@@ -210,8 +317,9 @@ def _run(
         with live_table(quiet=quiet) as watch:
             runs = run_processes(study, keep, lock=lock, watch=watch)
     else:
-        runs = study.run(False if quiet else None, keep)
-    files.write(runs.runs)
+        runs = study.run(False if quiet else None, keep, **extra)
+    if keep.is_writer:
+        files.write(runs.runs)
     _tell_facts(runs.runs, quiet=quiet)
     return records_of(runs)
 
@@ -235,10 +343,7 @@ def _run_sweep(
     files: Files,
     keep: Unfinished,
     rows: Sequence[int] | None,
-    table: str,
-    jobs: int,
-    *,
-    quiet: bool,
+    wanted: _Wanted,
 ) -> list[dict[str, Any]]:
     """Run rows; the table has the finished ones, even if a later one fails or is stopped."""
     from hushgrad.cli.report import records_of
@@ -247,6 +352,8 @@ def _run_sweep(
     from hushgrad.studies.parallel import worker_processes
 
     records: list[dict[str, Any]] = []
+    quiet = wanted.options.quiet
+    part = "" if wanted.rows is None else f"-{wanted.rows.replace(' ', '')}"
 
     def write(row: SweepRow, runs: Comparison) -> None:
         records.extend({"row": row.row, **row.settings, **r} for r in records_of(runs))
@@ -254,11 +361,11 @@ def _run_sweep(
         _tell_facts(runs.runs, quiet=quiet)
 
     try:
-        with worker_processes(jobs) as executor:
+        with worker_processes(wanted.jobs) as executor:
             watch = False if quiet else None
             study.run_sweep(watch, write, keep, rows=rows, executor=executor)
     finally:
         if records and files.directory is not None:
-            path = output_directory(files.directory) / table
+            path = output_directory(files.directory) / f"sweep{part}.csv"
             files.written.append(Table(tuple(records)).write_csv(path))
     return records

@@ -77,6 +77,42 @@ class Graph:
             return False
         return not self.components.any()
 
+    def arcs_into(self, agents: Ints) -> tuple[Ints, Ints]:
+        """Senders and receivers of all arcs into these agents, receiver by receiver.
+
+        The senders of a receiver ascend. A graph that knows its arcs by a rule makes these alone.
+
+        >>> from hushgrad.graphs import path
+        >>> [ends.tolist() for ends in path(4).arcs_into(np.array([2, 0]))]
+        [[1, 3, 1], [2, 2, 0]]
+        """
+        arcs = self.arcs_at(agents)
+        return self.senders[arcs], self.receivers[arcs]
+
+    def arcs_at(self, agents: Ints) -> Ints:
+        """The numbers of the arcs into these agents, receiver by receiver."""
+        return rows_of(self._starts_into, agents)
+
+    def arcs_from(self, agents: Ints) -> tuple[Ints, Ints]:
+        """Senders and receivers of all arcs from these agents, sender by sender."""
+        if not self.is_directed:
+            receivers, senders = self.arcs_into(agents)
+            return senders, receivers
+        starts, order = self._by_sender
+        arcs = order[rows_of(starts, agents)]
+        return self.senders[arcs], self.receivers[arcs]
+
+    @cached_property
+    def _starts_into(self) -> Ints:
+        """(n_agents + 1,) the first arc into each agent."""
+        return np.concatenate([[0], np.cumsum(self.in_degree)])
+
+    @cached_property
+    def _by_sender(self) -> tuple[Ints, Ints]:
+        """(n_agents + 1,) the first place of each sender in the second array: arcs by sender."""
+        starts = np.concatenate([[0], np.cumsum(self.out_degree)])
+        return starts, np.argsort(self.senders, kind="stable")
+
     def two_hop(self) -> Graph:
         """The graph of all pairs at distance one or two, along the arcs: the pattern of W².
 
@@ -109,6 +145,18 @@ class Graph:
     def __repr__(self) -> str:
         links = "arcs" if self.is_directed else "links"
         return f"Graph({self.n_agents} agents, {self.n_links} {links})"
+
+
+def rows_of(starts: Ints, which: Ints) -> Ints:
+    """The places starts[w] … starts[w + 1] − 1 for every w of `which`, one after the other.
+
+    >>> rows_of(np.array([0, 2, 5]), np.array([1, 0])).tolist()
+    [2, 3, 4, 0, 1]
+    """
+    lengths = starts[which + 1] - starts[which]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts[which] - (ends - lengths), lengths)
 
 
 def graph_of_arcs(

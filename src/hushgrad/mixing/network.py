@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrad import graphs
 from hushgrad.errors import MixingError
@@ -103,6 +104,11 @@ class Network:
                 self._refusal(Kind(kind), f"this network has no {_phrase(Kind(kind))}")
             )
         return self._by_kind[Kind(kind)]
+
+    def weights_into(self, kind: str, agents: NDArray[np.int64]) -> Weights:
+        """The rows of these agents, aligned with `graph.arcs_into(agents)`."""
+        weights = self.weights(kind)
+        return Weights(weights.own[agents], weights.links[self.graph.arcs_at(agents)])
 
     def matrix(self, kind: str | None = None) -> Floats:
         """The dense (m, m) matrix of this kind, by default of the first in `kinds`."""

@@ -20,7 +20,7 @@ import numpy as np
 from hushgrad.errors import InputError
 from hushgrad.files.atomic import replace_file
 
-SAVE_EVERY = 30.0  # seconds between states of a run that nobody interrupts
+SAVE_EVERY = 30.0
 
 
 class Stopped(Exception):  # noqa: N818  # not an error: a worker obeys
@@ -34,6 +34,8 @@ class Checkpoint:
     directory: Path | None
     identity: str
     stop: threading.Event = field(default_factory=threading.Event)
+    every: float = SAVE_EVERY  # seconds between states of a run that nobody interrupts
+    is_writer: bool = True  # of several processes the first one alone
 
     def path(self, block: int) -> Path | None:
         return None if self.directory is None else self.directory / f"block-{block}.npz"
@@ -57,14 +59,14 @@ class Checkpoint:
 
     def save(self, block: int, arrays: Mapping[str, Any]) -> None:
         path = self.path(block)
-        if path is None:
+        if path is None or not self.is_writer:
             return
         identity = np.array(self.identity)
         replace_file(path, lambda file: np.savez(file, identity=identity, **arrays))
 
     def clear(self) -> None:
         """The run is over: its states are no longer needed."""
-        if self.directory is None or not self.directory.exists():
+        if self.directory is None or not self.is_writer or not self.directory.exists():
             return
         for path in self.directory.glob("block-*.npz"):
             path.unlink()
@@ -75,11 +77,11 @@ class Checkpoint:
 class Clock:
     """Says when the next state is due."""
 
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    def __init__(self, every: float) -> None:
+        self._last, self._every = time.monotonic(), every
 
     def is_due(self) -> bool:
-        if time.monotonic() - self._last < SAVE_EVERY:
+        if time.monotonic() - self._last < self._every:
             return False
         self._last = time.monotonic()
         return True

@@ -49,6 +49,7 @@ class RunRequest:
     limited: Revealed | None = None  # the limit of sums that later stages keep; None: no limit
     # the algorithm of every trial, which differ in numbers alone; None: all run `algorithm`
     variants: tuple[Algorithm, ...] | None = None
+    mesh: Any = None  # None, "auto" or a jax.sharding.Mesh: the devices of the stacked engine
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ def run(
     driver: Callable[[RunRequest], Outcome] | None = None,
     tamper: Tamper | None = None,
     accept_exposure: Iterable[str] = (),
+    mesh: Any = None,
+    checkpoint_every: float = 0.5,
 ) -> Run:
     """Run an algorithm and sample its error.
 
@@ -74,7 +76,10 @@ def run(
     tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
     engine         "stacked": all agents at once, in JAX; "agents": each alone, in NumPy
-    checkpoint     a directory where an interrupted run leaves its state; the same call continues
+    checkpoint     a directory where an interrupted run leaves its state; the same call continues,
+                   also on another number of devices
+    checkpoint_every
+                   minutes between states of a run that nobody interrupts
     driver         a function that runs the request in place of an engine, such as
                    `network.local.processes.Processes`
     tamper         a function (k, sender, receiver, message) → the message that is really sent, as
@@ -83,6 +88,8 @@ def run(
                    names of weaknesses (`hg.theory.WEAKNESSES`) that the user accepts: a run in
                    stages whose sums reveal too much is refused without "sums", before it starts
                    or at the start of a stage; other names silence warnings
+    mesh           None, "auto" or a `jax.sharding.Mesh`: devices among which the stacked engine
+                   divides the agents (docs/beyond-one-machine.md); it needs no transcript
     """
     check_parts(algorithm, problem, network)
     n_iterations = whole("iterations", iterations, 1)
@@ -96,6 +103,10 @@ def run(
     seed = seed_of(seed)
     if not isinstance(tolerance, (int, float)) or not tolerance > 0:
         raise InputError(f"tolerance is a positive number, but tolerance = {tolerance!r}.")
+    if not isinstance(checkpoint_every, (int, float)) or not checkpoint_every > 0:
+        raise InputError(
+            f"checkpoint_every is a number of minutes > 0, but it is {checkpoint_every!r}."
+        )
     for reserved in {"error", "consensus"} & set(metrics or {}):
         raise InputError(f"every run has the metric '{reserved}' already. Choose another name.")
     if engine not in ENGINES:
@@ -107,6 +118,11 @@ def run(
         raise InputError(
             "a run is continued from its state only on the stacked engine and without a "
             f"transcript, but checkpoint = '{checkpoint}'. Leave checkpoint out."
+        )
+    if mesh is not None and (transcript or engine == "agents" or driver is not None):
+        raise InputError(
+            "agents are divided among devices only on the stacked engine and without a transcript, "
+            f"but mesh = {mesh!r}, engine = {engine!r}, transcript = {transcript}. Leave mesh out."
         )
     if tamper is not None and (engine != "agents" or driver is not None):
         raise InputError(
@@ -159,8 +175,10 @@ def run(
                 else _identity(
                     algorithm, problem, network, seed, numbers, start, samples, metrics or ()
                 ),
+                every=60.0 * checkpoint_every,
             ),
             tamper=tamper,
+            mesh=mesh,
         )
         outcome = _outcome(request, engine, driver, stages)
     error = np.where(outcome.error > LOST, np.inf, outcome.error)

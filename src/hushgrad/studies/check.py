@@ -25,7 +25,7 @@ WEIGHT_KEYS = ("mixing", "matrix")
 # the others.
 NOT_IN_RUN = (
     "algorithm", "problem", "network", "progress", "label", "metrics", "checkpoint", "driver",
-    "tamper",
+    "tamper", "mesh", "checkpoint_every",
 )  # fmt: skip
 
 type Table = Mapping[str, Any]

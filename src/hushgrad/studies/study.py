@@ -101,15 +101,19 @@ class Study:
         return Built(network, problem, algorithms, build_options(self.source, self.tables["run"]))
 
     def run(
-        self, progress: Watch = None, keep: Unfinished | None = None, name: str = "run"
+        self,
+        progress: Watch = None,
+        keep: Unfinished | None = None,
+        name: str = "run",
+        **options: Any,
     ) -> Comparison:
-        """Run every algorithm of the study.
+        """Run every algorithm of the study; further options are those of `hg.run`.
 
         With `keep`, runs that it has are taken from there and others are left there under `name`.
         """
         self._refuse_sweep("run")
         built = self.build()
-        options = {"progress": progress, **built.options}
+        options = {"progress": progress, **built.options, **options}
         continues = not options.get("transcript") and options.get("engine") != "agents"
         each = _work(built) // len(built.algorithms)
         runs: list[Run] = []

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Unfinished:
     """The kept part of one study; every run of it has a name of its own."""
 
+    is_writer = True  # of several processes the first one alone
+
     def __init__(self, study: Study, rows: Sequence[int] | None = None):
         from hushgrad import __version__
 
@@ -64,7 +66,8 @@ class Unfinished:
             {"checkpoint": self.directory / f"{name}.state"} if continues else {}
         )
         run = work(**options)
-        run.save(self.directory / f"{name}.npz")
+        if self.is_writer:
+            run.save(self.directory / f"{name}.npz")
         return run
 
     def _make(self) -> None:
@@ -73,4 +76,6 @@ class Unfinished:
 
     def clear(self) -> None:
         """Remove everything that is kept of the study."""
+        if not self.is_writer:
+            return
         shutil.rmtree(self.directory, ignore_errors=True)

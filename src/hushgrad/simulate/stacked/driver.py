@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +25,8 @@ from hushgrad.simulate.request import Outcome, RunRequest, apply_metric, is_lost
 from hushgrad.simulate.result import Traffic
 from hushgrad.simulate.stacked.numbers import Numbers, stacked_numbers
 from hushgrad.simulate.stacked.program import CHUNK, SAMPLES, Simulation
+from hushgrad.simulate.stacked.shards.mesh import Shards
+from hushgrad.simulate.stacked.shards.simulation import ShardedSimulation
 from hushgrad.simulate.transcript import Channel, recorded_channel
 
 type Floats = NDArray[np.float64]
@@ -32,6 +35,7 @@ type Ints = NDArray[np.int64]
 BLOCK = 128  # trials advanced together: the vector units are full, the caches hold
 HALVES = 2  # of fewer trials than two blocks have
 _CHUNK_BYTES = 2**27  # of messages at most that one call records
+_FIRST = 256  # iterations of the first call at most, before it is known how long they take
 _CALL_SECONDS = 0.25  # aimed at per call of compiled code, so that bars move and Ctrl-C is heard
 
 
@@ -44,11 +48,15 @@ def simulate(request: RunRequest) -> Outcome:
     # the last block repeats a trial where they do not divide
     parts = [np.minimum(np.arange(s, s + size), n - 1) for s in range(0, n, size)]
     # in threads even where there is one block: the calling thread stays free to hear Ctrl-C
-    pool = ThreadPoolExecutor(min(len(parts), _cores()))
+    shards = Shards.of(request.mesh)
+    request.checkpoint.is_writer = shards is None or shards.is_first
+    # blocks on several devices take turns: their exchanges would wait for each other
+    pool = ThreadPoolExecutor(1 if shards else min(len(parts), _cores()))
     numbers = stacked_numbers(request.variants or [request.algorithm])
     try:
         futures = [
-            pool.submit(_run_block, request, numbers, b, part) for b, part in enumerate(parts)
+            pool.submit(_run_block, request, shards, numbers, b, part)
+            for b, part in enumerate(parts)
         ]
         outcomes = [future.result() for future in futures]
     except BaseException:
@@ -95,10 +103,13 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
     )
 
 
-def _run_block(request: RunRequest, numbers: Sequence[Numbers], number: int, part: Ints) -> Outcome:
+def _run_block(
+    request: RunRequest, shards: Shards | None, numbers: Sequence[Numbers], number: int, part: Ints
+) -> Outcome:
     variants = request.variants
+    make = Simulation if shards is None else partial(ShardedSimulation, shards)
     with jax.enable_x64(True):
-        simulation = Simulation(
+        simulation = make(
             request.algorithm,
             request.problem,
             request.network,
@@ -134,27 +145,34 @@ class _SampledBlock:
         if not self._resume():
             self._begin()
         targets = self.request.samples[1:]
-        done, per_call = len(self.error) - 1, 1
-        clock = Clock()
+        done, per_call, most = len(self.error) - 1, 1, _FIRST
+        clock = Clock(self.request.checkpoint.every)
         while done < len(targets) and not (self.diverged >= 0).all():
-            stride = int(targets[done]) - self.k
-            n = 1
+            stride, n = int(targets[done]) - self.k, 1
+            is_sample = stride <= most  # else a part of the way, so that a call stays short
+            stride = min(stride, most)
             while (
-                n < min(per_call, SAMPLES, len(targets) - done)
+                is_sample
+                and n < min(per_call, SAMPLES, len(targets) - done)
                 and targets[done + n] - targets[done + n - 1] == stride
             ):
                 n += 1
             started = time.perf_counter()
-            self._advance(stride, n)
+            self._advance(stride, n, is_sample=is_sample)
             took = time.perf_counter() - started
-            done += n
-            if not self.request.metrics:
+            done += n * is_sample
+            if is_sample and not self.request.metrics:
                 per_call = max(1, min(2 * per_call, int(n * _CALL_SECONDS / max(took, 1e-9))))
-            if self.request.checkpoint.stop.is_set():
+            fitting = stride * n * _CALL_SECONDS / max(took, 1e-9)
+            most = max(1, int(min(2 * max(most, stride * n), max(fitting, most / 2))))
+            is_stopped, is_due = self.request.checkpoint.stop.is_set(), clock.is_due()
+            per_call, most, is_stopped, is_due = self.simulation.agree(
+                per_call, most, is_stopped, is_due
+            )
+            if is_stopped or is_due:
                 self._leave()
+            if is_stopped:
                 raise Stopped
-            if clock.is_due():
-                self._leave()
         return self._outcome()
 
     def _leave(self) -> None:
@@ -166,18 +184,18 @@ class _SampledBlock:
             "error": self.error,
             "consensus": self.consensus,
         }
-        arrays |= {f"state{n}": leaf for n, leaf in enumerate(jax.tree.leaves(self.state))}
+        arrays |= {f"state{n}": leaf for n, leaf in enumerate(self.simulation.unload(self.state))}
         arrays |= {f"metric_{name}": values for name, values in self.metrics.items()}
         self.request.checkpoint.save(self.number, arrays)
 
     def _resume(self) -> bool:
         """Continue from the state that this block left; False where it left none."""
         arrays = self.request.checkpoint.load(self.number)
+        self.simulation.check_kept(-1 if arrays is None else int(arrays["k"]))
         if arrays is None:
             return False
-        leaves, shape = jax.tree.flatten(self.state)
-        kept = jax.device_put([arrays[f"state{n}"] for n in range(len(leaves))])
-        self.state = jax.tree.unflatten(shape, kept)
+        count = len(jax.tree.leaves(self.state))
+        self.state = self.simulation.load(self.state, [arrays[f"state{n}"] for n in range(count)])
         self.k = int(arrays["k"])
         self.awake, self.diverged = arrays["awake"], arrays["diverged"]
         self.error, self.consensus = list(arrays["error"]), list(arrays["consensus"])
@@ -192,7 +210,8 @@ class _SampledBlock:
             self.k = 1
             self.request.tick(len(self.diverged))
 
-    def _advance(self, stride: int, n: int) -> None:
+    def _advance(self, stride: int, n: int, *, is_sample: bool) -> None:
+        """N times `stride` iterations, each up to a sample, or once a part of the way to one."""
         before, k = self.state, self.k
         self.state, awake, block = self.simulation.advance(before, k, stride, n)
         self.awake += awake
@@ -205,8 +224,9 @@ class _SampledBlock:
                     before, _, _ = self.simulation.advance(before, k, stride, s - at)
                     k, at = k + stride * (s - at), s
                 self._locate(before, k, stride, lost)
-            self._note(block.error[s], block.consensus[s])
-        if self.request.metrics:
+            if is_sample:
+                self._note(block.error[s], block.consensus[s])
+        if is_sample and self.request.metrics:
             self._measure_users(self.simulation.estimates(self.state))
         self.request.tick(stride * n * len(self.diverged))
 
@@ -349,7 +369,7 @@ def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:
     # a first iteration that differs is not what later ones cost, unless it is the only one
     which = "first" if simulation.algorithm.first_differs and iterations == 1 else "step"
     seen = named[which] if which in named else named[f"recorded {which}"]
-    arcs = {links: len(layout.senders) for links, layout in simulation.layouts.items()}
+    arcs = simulation.arcs
     steady = [use for use in seen.uses if use.always]
     vectors = float(sum(arcs[use.links] for use in steady if not use.scalar))
     numbers = float(sum(arcs[use.links] * use.numbers for use in steady))

@@ -32,12 +32,16 @@ def bucket_widths(degrees: Ints) -> Ints:
     >>> bucket_widths(np.array([2, 2, 3, 2, 3]))
     array([2, 3])
     """
-    values, counts = np.unique(degrees, return_counts=True)
+    return widths_of(*np.unique(degrees, return_counts=True))
+
+
+def widths_of(values: Ints, counts: Ints) -> Ints:
+    """`bucket_widths` of these distinct degrees, each so often."""
+    total = max(1, int(np.sum(values * counts)))
     if len(values) > _DEGREES:
         keep = np.unique(np.linspace(0, len(values) - 1, _DEGREES).round().astype(np.int64))
         counts = np.add.reduceat(counts, np.concatenate([[0], keep[:-1] + 1]))
         values = values[keep]
-    total = max(1, int(np.sum(degrees)))
     # best[b][r]: (slots, cuts) with the r smallest values in b buckets
     below = np.concatenate([[0], np.cumsum(counts)])
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())] + [(np.inf, ())] * len(values)
@@ -53,6 +57,11 @@ def bucket_widths(degrees: Ints) -> Ints:
         if best[-1][0] <= _WASTE * total:
             break
     return values[list(best[-1][1])]
+
+
+def in_groups(widths: Ints) -> Ints:
+    """Widths that are unrolled, or a whole number of groups."""
+    return np.where(widths > UNROLLED, -(-widths // GROUP) * GROUP, widths)
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,7 @@ class Side:
     def of(ends: Ints, n_agents: int) -> Side:
         """`ends[e]`: the agent to which arc e belongs here; its slots follow the arcs' order."""
         degree = np.bincount(ends, minlength=n_agents)
-        widths = bucket_widths(degree)
-        widths = np.where(widths > UNROLLED, -(-widths // GROUP) * GROUP, widths)
+        widths = in_groups(bucket_widths(degree))
         bucket = np.searchsorted(widths, degree)
         order = np.argsort(bucket, kind="stable")
         by_end = np.argsort(ends, kind="stable")

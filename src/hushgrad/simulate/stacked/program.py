@@ -36,6 +36,7 @@ from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.stacked.agents import StackedAgents
+from hushgrad.simulate.stacked.compiled import Compiled
 from hushgrad.simulate.stacked.constants import (
     LoopConstants,
     Plan,
@@ -55,10 +56,6 @@ from hushgrad.simulate.stacked.recorder import Recorder
 SAMPLES = 128  # metrics kept per call of the compiled block
 CHUNK = 256  # iterations per call that keeps a transcript
 
-# The width is an upper bound: a machine without AVX-512 computes with its own, narrower vectors.
-# Multithreaded tiny dots cost five times their work.
-_OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": False}
-
 
 @dataclass(frozen=True)
 class TrialBlock:
@@ -68,29 +65,15 @@ class TrialBlock:
     consensus: NDArray[np.float64]  # (samples, trials)
 
 
-class _Compiled:
-    """A function for JAX. The first thread that calls it compiles it, and the others wait: blocks
-    of trials run in threads, and each would compile the same program.
-    """
-
-    def __init__(self, function: Any, **options: Any):
-        self._call = jax.jit(function, compiler_options=_OPTIONS, **options)
-        self._lock, self._is_compiled = threading.Lock(), False
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        if self._is_compiled:
-            return self._call(*args, **options)
-        with self._lock:
-            result = self._call(*args, **options)
-            self._is_compiled = True
-            return result
-
-
 class Program:
     """The compiled functions of an algorithm on a plan, and the traffic seen while tracing them.
 
-    The algorithm's numbers are among the arguments, unless `is_fixed`.
+    The algorithm's numbers are among the arguments, unless `is_fixed`. Over several devices the
+    same functions run on every shard (shards/program.py).
     """
+
+    agents: type[StackedAgents] = StackedAgents
+    constants: type[LoopConstants] = LoopConstants
 
     def __init__(self, algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False):
         self._pattern, self.plan, self.is_fixed = algorithm, plan, is_fixed
@@ -98,15 +81,16 @@ class Program:
         # of a step, and of a first one that differs; recorders note their wires in it, too
         self.traffic: dict[str, SeenTraffic] = {}
         self._needs: dict[str, StepNeeds] = {}  # of a step, and of a first one
-        self.start = _Compiled(self._start)
-        self.first = _Compiled(self._first)
-        self.block = _Compiled(self._block)
-        self.record_first = _Compiled(self._record_first)
-        self.record = _Compiled(self._record, static_argnames="n")
+        self.start, self.first, self.block = self._compile()
+        self.record_first = Compiled(self._record_first)
+        self.record = Compiled(self._record, static_argnames="n")
+
+    def _compile(self) -> tuple[Compiled, Compiled, Compiled]:
+        return Compiled(self._start), Compiled(self._first), Compiled(self._block)
 
     def _start(self, args: Any, x0: Array) -> tuple[Any, Prepared]:
         """The state before iteration 0, and the arrays that the steps will ask for."""
-        agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
+        agent = self.agents(self.constants(self.plan, args), jnp.zeros((), int))
         algorithm = self._algorithm(args)
         state = algorithm.init(agent, x0)
         if algorithm.first_differs:  # it may look at a number, too, and shows it before it runs
@@ -118,7 +102,7 @@ class Program:
 
     def _first(self, args: Any, state: Any) -> tuple[Any, Any]:
         first = self._algorithm(args).first
-        agent = StackedAgents(self._constants(args, state, first), jnp.zeros((), int))
+        agent = self.agents(self._constants(args, state, first), jnp.zeros((), int))
         state = drive(first(agent, state), agent.answer)
         self.traffic["first"] = agent.traffic
         return state, agent.awake + jnp.zeros(self.plan.n_trials)
@@ -127,13 +111,13 @@ class Program:
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
     ) -> LoopConstants:
         """The arrays that the step will ask for, noted in a dry run and made before the loop."""
-        return LoopConstants(self.plan, args, self._note_needs(args, state, step), prepared)
+        return self.constants(self.plan, args, self._note_needs(args, state, step), prepared)
 
     def _note_needs(self, args: Any, state: Any, step: Any) -> StepNeeds:
         kind = step.__name__
 
         def dry(state: Any) -> Any:
-            agent = StackedAgents(LoopConstants(self.plan, args), jnp.zeros((), int))
+            agent = self.agents(self.constants(self.plan, args), jnp.zeros((), int))
             state = drive(step(agent, state), agent.answer)
             self._needs[kind] = agent.constants.noted
             return state
@@ -161,7 +145,7 @@ class Program:
         constants = self._constants(args, state, step, prepared)
 
         def iterate(k: Any, carry: Any) -> Any:
-            agent = StackedAgents(constants, k)
+            agent = self.agents(constants, k)
             state = self._step(step, agent, carry[0])
             return state, carry[1] + agent.awake
 
@@ -202,18 +186,24 @@ class Program:
         return lax.scan(iterate, state, k + jnp.arange(n))
 
 
-_cached_program = functools.lru_cache(maxsize=64)(Program)
+@functools.lru_cache(maxsize=64)
+def _cached_program(kind: type[Program], pattern: Algorithm, plan: Plan, is_fixed: bool) -> Program:
+    return kind(pattern, plan, is_fixed=is_fixed)
+
+
 _lock = threading.Lock()
 
 
-def _program(algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False) -> Program:
+def program_of(
+    algorithm: Algorithm, plan: Plan, kind: type[Program] = Program, *, is_fixed: bool = False
+) -> Program:
     """Runs that differ only in numbers share their compiled code, unless `is_fixed`."""
     pattern = algorithm if is_fixed else pattern_of(algorithm)
     try:
         with _lock:
-            return _cached_program(pattern, plan, is_fixed=is_fixed)
+            return _cached_program(kind, pattern, plan, is_fixed)
     except TypeError:  # parameters that cannot be hashed
-        return Program(pattern, plan, is_fixed=is_fixed)
+        return kind(pattern, plan, is_fixed=is_fixed)
 
 
 class Simulation:
@@ -262,7 +252,8 @@ class Simulation:
             per_trial=problem.n_trials is not None,
             varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
         )
-        self.program = _program(algorithm, self.plan)
+        self.arcs = {links: len(layout.senders) for links, layout in self.layouts.items()}
+        self.program = program_of(algorithm, self.plan)
         self.prepared: Prepared  # from `start` on
         with jax.enable_x64(True):
             self.args = self._arrays(problem, seed, stage, two_hop)
@@ -346,7 +337,7 @@ class Simulation:
 
     def start(self, x0: NDArray[np.float64]) -> Any:
         """The state before iteration 0 from x0 (trials, agents, d)."""
-        stacked = jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
+        stacked = self._stacked(x0)
         if not self.program.is_refused:
             try:
                 state, self.prepared = self.program.start(self.args, stacked)
@@ -355,7 +346,7 @@ class Simulation:
                 self.program.is_refused = True
         if self.plan.varied:
             raise NumbersSeenError
-        self.program = _program(self.algorithm, self.plan, is_fixed=True)
+        self.program = program_of(self.algorithm, self.plan, type(self.program), is_fixed=True)
         state, self.prepared = self.program.start(self.args, stacked)
         return state
 
@@ -364,8 +355,24 @@ class Simulation:
         algorithm = self.algorithm
         if self._variants is not None:
             algorithm = with_numbers(pattern_of(algorithm), self.args["numbers"])
-        x = np.asarray(algorithm.estimate(state))
-        return np.ascontiguousarray(x[self.position].transpose(2, 0, 1))
+        x = self.rows(algorithm.estimate(state))
+        return np.ascontiguousarray(x.transpose(2, 0, 1))
+
+    def _stacked(self, x0: NDArray[np.float64]) -> Array:
+        return jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
+
+    def rows(self, array: Array) -> NDArray[Any]:
+        """(agents, …) an array of the program in the order of the agents' numbers."""
+        return np.asarray(array)[self.position]
+
+    def unload(self, state: Any) -> list[NDArray[Any]]:
+        """The arrays (agents, …) of a state by the agents' numbers, however they are placed."""
+        return [self.rows(leaf) for leaf in jax.tree.leaves(state)]
+
+    def load(self, state: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+        """The state with the arrays that `unload` gave, of this run on any number of devices."""
+        shape = jax.tree.structure(state)
+        return jax.tree.unflatten(shape, jax.device_put([a[self.order] for a in arrays]))
 
     def first(self, state: Any) -> tuple[Any, NDArray[np.float64]]:
         state, awake = self.program.first(self.args, state)
@@ -379,3 +386,14 @@ class Simulation:
             self.args, self.prepared, state, np.int64(k), np.int64(stride), np.int64(n)
         )
         return state, np.asarray(awake), TrialBlock(np.asarray(off)[:n], np.asarray(apart)[:n])
+
+    # ---- where several processes run the simulation they do the same
+
+    def agree(
+        self, per_call: int, most: int, is_stopped: bool, is_due: bool
+    ) -> tuple[int, int, bool, bool]:
+        """The samples and iterations of the next call; whether to stop and to keep the state."""
+        return per_call, most, is_stopped, is_due
+
+    def check_kept(self, k: int) -> None:
+        """Refuse a state that not all processes see; −1: there is none."""

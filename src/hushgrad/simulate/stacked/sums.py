@@ -62,10 +62,11 @@ class NeighbourSums:
         vector = parts[0][1]
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
         weights = [self._receiving(matrix, links, entry) for matrix, _ in parts]
+        seen = self._seen(parts, links)
 
         def slot(cut: Cut) -> Array:
             total: Any = None
-            for (matrix, vector), weight in zip(parts, weights, strict=True):
+            for (matrix, vector), weight in zip(seen, weights, strict=True):
                 if isinstance(matrix, Shares):
                     term = take(vector[1], cut(entry))
                 else:
@@ -79,6 +80,11 @@ class NeighbourSums:
         for matrix, vector in parts:
             total = total + self.own(matrix, vector)
         return total if plain is None else total + plain
+
+    def _seen(self, parts: Parts, links: Links) -> Parts:
+        """The parts as the receivers' tables address them; shards add rows of other shards."""
+        del links
+        return parts
 
     def collect(self, messages: Array, own: Array, links: Links) -> Array:
         """`own` (agents, d, trials), plus the messages (out-slots, d, trials) to each agent."""

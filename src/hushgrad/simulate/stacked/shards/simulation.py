@@ -1,0 +1,233 @@
+"""A simulation whose agents are divided among devices.
+
+`ShardedSimulation` answers the driver as `Simulation` does. Each process lays out its own shards:
+links, weights, data and start of their agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrad.agent.links import link_numbers
+from hushgrad.algorithms.base import Algorithm
+from hushgrad.draws import trial_keys
+from hushgrad.errors import InputError
+from hushgrad.exchange import Array, Links
+from hushgrad.mixing import Network
+from hushgrad.problems import Problem
+from hushgrad.simulate.stacked.numbers import stacked_numbers
+from hushgrad.simulate.stacked.program import Simulation, program_of
+from hushgrad.simulate.stacked.shards.agents import ShardPlan
+from hushgrad.simulate.stacked.shards.layout import LocalLinks, OwnPlaces, ShardLayout, ShardShapes
+from hushgrad.simulate.stacked.shards.mesh import Shards
+from hushgrad.simulate.stacked.shards.partition import partition
+from hushgrad.simulate.stacked.shards.program import ShardedProgram
+
+type Ints = NDArray[np.int64]
+type Floats = NDArray[np.float64]
+
+
+class ShardedSimulation(Simulation):
+    """An algorithm on a problem and a network over several devices, for some trials of a study."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        algorithm: Algorithm,
+        problem: Problem,
+        network: Network,
+        *,
+        seed: int,
+        trials: Ints,
+        stage: int = 0,
+        variants: Sequence[Algorithm] | None = None,
+        numbers: Sequence[Floats] | None = None,
+    ):
+        self.algorithm, self.network, self.trials = algorithm, network, trials
+        self.shards, self._variants, self._problem = shards, variants, problem
+        if numbers is None:
+            numbers = [n.values for n in stacked_numbers([algorithm])]
+        graph = network.graph
+        self._partition = partition(graph, shards.n)
+        self._graphs = {Links.GRAPH: graph}
+        if algorithm.links is Links.TWO_HOP:
+            self._graphs[Links.TWO_HOP] = graph.two_hop()
+        self.arcs = {links: found.n_arcs for links, found in self._graphs.items()}
+        self._layouts = self._lay_out()
+        shapes = {links: own[shards.mine[0]].shapes for links, own in self._layouts.items()}
+        self.plan = ShardPlan(
+            sides=tuple((links, own.into.meta, own.out.meta) for links, own in shapes.items()),
+            n_agents=shapes[Links.GRAPH].into.n_agents,
+            n_links=graph.n_links,
+            n_trials=len(trials),
+            dim=problem.dim,
+            gradient=problem.gradient_function,
+            groups=len(problem.groups),
+            per_trial=problem.n_trials is not None,
+            varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
+            shards=shards,
+            halos=tuple((links, own.halo, own.out.n_slots) for links, own in shapes.items()),
+            n_real=graph.n_agents,
+        )
+        self.program = program_of(algorithm, self.plan, ShardedProgram)
+        with jax.enable_x64(True):
+            self.args = self._shared(seed, stage, numbers) | self._by_agent(seed)
+            self._number = self.shards.together(
+                {s: self._places(s).rows(self._own(s), -1) for s in shards.mine}
+            ).ravel()  # (places of all shards,) numbers of the agents there, −1 where none
+
+    def _lay_out(self) -> dict[Links, dict[int, ShardLayout]]:
+        found: dict[Links, dict[int, ShardLayout]] = {}
+        places: dict[int, OwnPlaces] = {}
+        for links, graph in self._graphs.items():
+            every = {s: LocalLinks.of(graph, self._partition, s) for s in self.shards.mine}
+            shapes = ShardShapes.of(every, self.shards)
+            if links is Links.GRAPH:
+                places = {
+                    s: OwnPlaces(shapes.into.places(local.in_degree), shapes.into.n_agents)
+                    for s, local in every.items()
+                }
+            is_turned = graph.is_directed or links is not Links.GRAPH
+            found[links] = {
+                s: ShardLayout(graph, local, shapes, places[s], is_turned=is_turned)
+                for s, local in every.items()
+            }
+        return found
+
+    def _own(self, shard: int) -> Ints:
+        return self._layouts[Links.GRAPH][shard].local.own
+
+    def _places(self, shard: int) -> OwnPlaces:
+        return self._layouts[Links.GRAPH][shard].places
+
+    # ---- arguments of the program
+
+    def _shared(self, seed: int, stage: int, numbers: Sequence[Floats]) -> dict[str, Any]:
+        theta = self._problem.solution()
+        theta = (
+            theta[self._problem.places(self.trials)].T[None]
+            if self.plan.per_trial
+            else theta[None, :, None]
+        )
+        key = trial_keys(seed, self.trials, stage)
+        return self.shards.share({"trial_key": key, "numbers": list(numbers), "solution": theta})
+
+    def _by_agent(self, seed: int) -> dict[str, Any]:
+        masks = self._masks(self._problem.dim, seed)
+        numbers = link_numbers(self.network.graph) if self.algorithm.undirected else None
+        groups = self._groups()
+
+        def make(shard: int) -> dict[str, Any]:
+            own, places = self._own(shard), self._places(shard)
+            arrays: dict[str, Any] = {
+                "agents": places.rows(own.astype(np.uint32), 0),
+                "is_agent": places.rows(np.ones(len(own), np.bool_), False),
+                "tables": {links: found[shard].tables for links, found in self._layouts.items()},
+                "own": {},
+                "receiving": {},
+                **groups[shard],
+            }
+            layout = self._layouts[Links.GRAPH][shard]
+            for letter, kind in self.algorithm.needs.items():
+                weights = self.network.weights_into(kind, own)
+                arrays["own"][letter] = places.rows(weights.own, 1.0)
+                arrays["receiving"][Links.GRAPH, letter] = layout.receiving(weights.links)
+            if numbers is not None:
+                arrays["link_number"] = self._link_numbers(layout, numbers)
+            if masks is not None:
+                arrays["mask"] = jax.tree.map(lambda part: places.rows(part[own], 0.0), masks)
+            return arrays
+
+        return self.shards.put(make)
+
+    def _link_numbers(self, layout: ShardLayout, numbers: Ints) -> Ints:
+        """(out-slots,) the number of each undirected link, −1 where there is none."""
+        graph, local = self.network.graph, layout.local
+        keys = graph.receivers * graph.n_agents + graph.senders
+
+        def of(senders: Ints, receivers: Ints) -> Ints:
+            return numbers[np.searchsorted(keys, receivers * graph.n_agents + senders)] + 1
+
+        cut = local.is_cut
+        own = of(local.own[local.sent_from], local.sent_to)
+        return layout.sending(own, of(local.senders[cut], local.own[local.receivers[cut]])) - 1
+
+    def _groups(self) -> dict[int, dict[str, Any]]:
+        """By shard: the agents' data, group by group of equal shapes, and their places."""
+        problem, mine = self._problem, self.shards.mine
+        found: dict[int, dict[str, Any]] = {
+            s: {"data": [], "group_index": [], "ungroup": np.zeros(self.plan.n_agents, np.int32)}
+            for s in mine
+        }
+        low = 0
+        for group in problem.groups:
+            whose = {s: np.flatnonzero(np.isin(group.agents, self._own(s))) for s in mine}
+            most = self.shards.together({s: np.array(len(rows)) for s, rows in whose.items()}).max()
+            alone = len(problem.groups) == 1
+            for s, rows in whose.items():
+                where = self._places(s).of[np.searchsorted(self._own(s), group.agents[rows])]
+                found[s]["ungroup"][where] = low + np.arange(len(rows))
+                if alone:  # data in the canonical order, without an index
+                    rows, where = self._places(s).rows(rows, 0), np.arange(self.plan.n_agents)
+                short = (0, 0 if alone else int(most) - len(rows))
+                found[s]["data"].append(self._data(group.data, np.pad(rows, short)))
+                found[s]["group_index"].append(np.pad(where, short).astype(np.int32))
+            low += int(most)
+        return found
+
+    def _data(self, data: Any, rows: Ints) -> Any:
+        if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
+            places = self._problem.places(self.trials)
+            return jax.tree.map(lambda leaf: np.moveaxis(leaf[places][:, rows], 0, -1), data)
+        return jax.tree.map(lambda leaf: leaf[rows], data)
+
+    # ---- in and out
+
+    def _put(self, values: Any) -> Any:
+        """Arrays (agents, …) by number, on the devices."""
+        return self.shards.put(
+            lambda s: jax.tree.map(lambda a: self._places(s).rows(a[self._own(s)], 0), values)
+        )
+
+    def _stacked(self, x0: Floats) -> Array:
+        def make(shard: int) -> Floats:
+            rows = self._places(shard).rows(x0[:, self._own(shard)].transpose(1, 2, 0), 0.0)
+            return np.ascontiguousarray(rows)
+
+        return self.shards.put(make)
+
+    def rows(self, array: Array) -> NDArray[Any]:
+        whole = self.shards.whole(array)
+        found = np.empty((self.plan.n_real, *whole.shape[1:]), whole.dtype)
+        is_agent = self._number >= 0
+        found[self._number[is_agent]] = whole[is_agent]
+        return found
+
+    def load(self, state: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+        return jax.tree.unflatten(jax.tree.structure(state), self._put(list(arrays)))
+
+    # ---- several processes
+
+    def agree(
+        self, per_call: int, most: int, is_stopped: bool, is_due: bool
+    ) -> tuple[int, int, bool, bool]:
+        if self.shards.n_processes == 1:
+            return per_call, most, is_stopped, is_due
+        own = np.array([per_call, most, is_stopped, is_due])
+        every = self.shards.together(dict.fromkeys(self.shards.mine, own))
+        is_any_stopped = bool(every[:, 2].any())
+        return int(every[0, 0]), int(every[0, 1]), is_any_stopped, bool(every[0, 3])
+
+    def check_kept(self, k: int) -> None:
+        every = self.shards.together(dict.fromkeys(self.shards.mine, np.array(k)))
+        if (every != every[0]).any():
+            raise InputError(
+                "all processes continue from the same state, but they see the iterations "
+                f"{', '.join(map(str, np.unique(every)))} (-1: none). Keep the state where all of "
+                "them can read it: set XDG_CACHE_HOME to a directory that the machines share."
+            )

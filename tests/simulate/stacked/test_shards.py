@@ -1,0 +1,114 @@
+"""Agents divided among devices give the numbers of agents on one device."""
+
+import numpy as np
+import pytest
+
+import hushgrad as hg
+from hushgrad.errors import InputError
+from hushgrad.simulate.stacked.shards.halo import Halo
+from hushgrad.simulate.stacked.shards.partition import blocks, cut_arcs, partition
+from support import cases, shard_runs
+
+CLOSE = 1e-12
+
+
+def check(found):
+    assert found
+    for name, by_devices in found.items():
+        for devices, told in by_devices.items():
+            place = f"{name} on {devices}: {told}"
+            limit = CLOSE * max(1.0, told["size"])
+            assert told["x"] <= limit, place
+            assert told["error"] <= limit, place
+            assert told["consensus"] <= limit, place
+            assert told.get("dense", 0.0) <= limit, place
+            assert told["traffic"], place
+            assert told["same"] or devices != "1", place
+
+
+def test_shards_give_the_numbers_of_one_device_and_of_the_equations():
+    check(shard_runs.distances(["PDGNDS square", "PushPull"], [5], 40))
+
+
+@pytest.mark.slow
+def test_every_algorithm_split_mask_and_kind_of_data_on_1_2_5_and_8_devices():
+    check(shard_runs.distances([], [1, 2, 5, 8], 200, timeout=3000))
+
+
+@pytest.mark.slow
+def test_every_row_of_the_conformance_table_on_shards_is_its_dense_recursion():
+    found = shard_runs.distances([], [3], 100, timeout=3000)
+    check(found)
+    assert sum("dense" in told["3"] for told in found.values()) >= 14
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 8])
+@pytest.mark.parametrize("method", ["blocks", "rcm"])
+def test_every_agent_is_in_one_shard_and_shards_are_even(n_shards, method):
+    graph = hg.graphs.erdos_renyi(50, 0.1, seed=2)
+    found = partition(graph, n_shards, method)
+    shards = [found.agents(s) for s in range(n_shards)]
+    assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(50))
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    for s, agents in enumerate(shards):
+        assert (np.diff(agents) > 0).all()
+        assert (found.shards(agents) == s).all()
+
+
+def test_cuthill_mckee_finds_a_row_whose_agents_have_mixed_numbers():
+    order = np.random.default_rng(0).permutation(200)
+    graph = hg.graphs.from_edges(list(zip(order[:-1].tolist(), order[1:].tolist(), strict=True)))
+    assert cut_arcs(graph, blocks(200, 4)) > 100
+    assert cut_arcs(graph, partition(graph, 4)) == 6
+
+
+def test_rings_rows_and_grids_keep_their_numbers():
+    for graph in (hg.graphs.ring(300), hg.graphs.path(300), hg.graphs.grid(60, 5)):
+        assert partition(graph, 3).order is None
+
+
+def test_metis_cuts_less_than_blocks():
+    pytest.importorskip("pymetis", reason="the extra `scale` is not installed")
+    graph = hg.graphs.grid(60, 60)
+    assert cut_arcs(graph, partition(graph, 16, "metis")) < cut_arcs(graph, blocks(3600, 16))
+
+
+@pytest.mark.parametrize("density", [0.1, 0.3, 1.0])
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_in_every_round_of_an_exchange_a_shard_sends_once_and_receives_once(n, density):
+    rng = np.random.default_rng(n)
+    counts = rng.integers(1, 50, (n, n)) * (rng.random((n, n)) < density)
+    np.fill_diagonal(counts, 0)
+    halo = Halo.of(counts)
+    pairs = [pair for pairs in halo.rounds for pair in pairs]
+    assert sorted(pairs) == sorted(map(tuple, np.argwhere(counts).tolist()))
+    if not halo.is_dense:
+        for of_round in halo.rounds:
+            for ends in zip(*of_round, strict=True):
+                assert len(set(ends)) == len(ends)
+    taken = {}
+    for p, q in pairs:
+        for who, sending in ((p, True), (q, False)):
+            start = halo.start(p, q, is_sending=sending)
+            rows = set(range(start, start + int(counts[p, q])))
+            assert max(rows) < halo.n_rows
+            assert not rows & taken.setdefault((who, sending), set())
+            taken[who, sending] |= rows
+
+
+def test_a_mesh_is_refused_where_it_cannot_serve():
+    with pytest.raises(InputError, match="a mesh is None"):
+        _run(mesh="all")
+    with pytest.raises(InputError, match="without a transcript"):
+        _run(mesh="auto", transcript=True)
+    with pytest.raises(InputError, match="only on the stacked engine"):
+        _run(mesh="auto", engine="agents")
+
+
+def test_a_mesh_of_one_device_is_a_run_without_a_mesh():
+    assert np.array_equal(_run(mesh="auto").x, _run().x)
+
+
+def _run(**options):
+    problem = cases.Quadratics().problem
+    return hg.run(hg.DGD(), problem, cases.undirected(), iterations=3, **options)
