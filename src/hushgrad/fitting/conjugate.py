@@ -115,7 +115,6 @@ class _Products:
         p = len(gamma)
         n_numbers, P = 1 + 2 * p + (null is not None), self.P.diagonal()
         own = self.local.first_order(gamma, self.exponent, null=null)
-        self.local.tell_effective()
         got, is_too_far = yield from self._pool(own, n_numbers, self.exponent)
         F = float(got[0]) + half_penalty(self.P, gamma)
         self.stages.append(FitStage(name, n_numbers, None if is_too_far else F))
@@ -134,9 +133,7 @@ class _Products:
 
     def solve(self, now: _At) -> Generator[Vector, Vector, tuple[Vector, float]]:
         """s ≈ −H⁻¹g and −gᵀs, by conjugate gradients."""
-        self.local.first_order(
-            now.gamma, self.exponent
-        )  # a halved step may have left the curvature elsewhere
+        self.local.stand(now.gamma)  # a halved step may have left the curvature elsewhere
         scale = np.where(now.diagonal > 0, now.diagonal, 1.0)
         s, r = np.zeros_like(now.g), -now.g
         z = r / scale

@@ -65,7 +65,7 @@ class Programme(Stages):
         assert rows is not None
         self._contract = contract_digest(contract(model))
         self._rows = rows
-        self._progress = FitProgress(effective=objective.effective_lengths)
+        self._progress = FitProgress()
         self._fit = programme_of(model, rows, self._progress)
         self._is_bounded = undeclared_by(model) is None  # in every stage of a plan
         self._told_part = ""  # in the state directory
@@ -197,9 +197,8 @@ class Programme(Stages):
         if not stage:  # the run was judged before it began
             return
         largest = float(np.abs(self._own).max())
-        effective, numbers = self._progress.effective, self._progress.numbers
-        check_average(self.config, self._objective, stage, effective, largest, numbers)
-        check_policy_average(self.config, self._objective, stage, numbers)
+        check_average(self.config, self._objective, stage, self._progress, largest)
+        check_policy_average(self.config, self._objective, stage, self._progress.numbers)
 
     @property
     def _masks(self) -> float:
