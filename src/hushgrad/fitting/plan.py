@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hushgrad.errors import FitError, ModelError
-from hushgrad.fitting.bounds import undeclared
+from hushgrad.fitting.bounds import undeclared, undeclared_tables
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.levels import counts_of
 from hushgrad.fitting.lockstep import drive
@@ -102,9 +102,7 @@ def parts_of(data: Data) -> tuple[Rows | TableRows, ...]:
 def undeclared_by(declared: Declared) -> str | None:
     """The reason why a row has no bound in all averages together; None: it has one (bounds.py)."""
     for name, stage in stages_of(declared).items():
-        reason = "pooled tables have no bound" if isinstance(stage, PooledTables) else None
-        if isinstance(stage, Model):
-            reason = undeclared(stage)
+        reason = undeclared(stage) if isinstance(stage, Model) else undeclared_tables(stage)
         if reason is not None:
             return f"stage {name}: {reason}" if name else reason
     return None
