@@ -13,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hushgrad as hg
-from hushgrad.fitting.bounds import RowParts, undeclared
+from hushgrad.fitting import rows_of, table_of
+from hushgrad.fitting.bounds import RowParts, table_part, undeclared, undeclared_tables
 from hushgrad.fitting.counts import count
 from hushgrad.fitting.lockstep import add, drive
-from hushgrad.fitting.rows import Rows
+from hushgrad.fitting.pooled_sums import sum_rows, sums_programme
+from hushgrad.fitting.progress import FitProgress
+from hushgrad.fitting.rows import Rows, needed
 from hushgrad.fitting.site_sums import Coordinates, SiteSums
 from hushgrad.fitting.sums import SIZE
 from hushgrad.theory import advantage
@@ -85,6 +88,78 @@ def test_no_row_within_the_ranges_has_a_larger_part(kind, data):
     assert far or np.linalg.norm(limbs) <= parts.sandwich(gamma)
 
 
+@pytest.mark.parametrize("kind", ["ridge", "logistic", "poisson"])
+@settings(max_examples=30)
+@given(data=st.data())
+def test_no_row_within_the_ranges_has_a_larger_part_of_products(kind, data):
+    chosen = declared(kind)
+    rows, vector = one_row(chosen, data.draw), st.lists(st.floats(-1, 1), min_size=3, max_size=3)
+    is_linear = kind == "ridge"
+    scale = np.array([11.0, 3.0])
+    at = Coordinates(
+        np.array([60.0, 2012.0]), scale, scale,
+        130.0 if is_linear else 0.0, 20.0 if is_linear else 1.0, has_intercept=True,
+    )  # fmt: skip
+    gamma, v = (np.array(data.draw(vector)) for _ in range(2))
+    parts, local = RowParts(chosen), SiteSums(chosen, rows, at, 4000)
+    parts.enter(at, 12, 4000)
+    for null in (None, 0.5):
+        far, limbs = local.first_order(gamma, 12, null=null)
+        assert far or np.linalg.norm(limbs) <= parts.first_order(gamma, null)
+    far, limbs = local.product(v, 16)
+    assert far or np.linalg.norm(limbs) <= parts.product(gamma, v, 16)
+
+
+TERMS = ("log(age)", "stage", "age^2:stage", "year^3", "log(age):year")
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_row_within_the_ranges_has_a_larger_part_of_terms(data):
+    """Through the reader, from columns to products, powers and logarithms of them."""
+    ranges = {"age": (0.5, 3.0), "year": (-2.0, 3.0), "pressure": (-1.0, 4.0)}
+    chosen = hg.Model(kind="linear", outcome="pressure", columns=("age", "year", "stage"),
+                      terms=TERMS, factors={"stage": ("a", "b", "c")}, ranges=ranges)  # fmt: skip
+    assert undeclared(chosen) is None
+    site = {name: np.array([data.draw(st.floats(*pair))]) for name, pair in ranges.items()}
+    site["stage"] = np.array([data.draw(st.sampled_from("abc"))])
+    rows = rows_of(chosen, table_of(site, needed(chosen), site="north"))
+    parts = RowParts(chosen)
+    sent = next(count(chosen, rows, "0" * 64, RowParts(chosen)))
+    assert np.linalg.norm(sent[6:]) <= parts.counts()
+    width = rows.X.shape[1]
+    centre, scale = np.linspace(-1, 2, width), np.linspace(0.5, 2, width)
+    at = Coordinates(centre, scale, scale, 0.3, 1.2, has_intercept=True)
+    parts.enter(at, 12, 4000)
+    gamma = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=width + 1, max_size=width + 1)))
+    far, limbs = SiteSums(chosen, rows, at, 4000).at(gamma, 12)
+    assert far or np.linalg.norm(limbs) <= parts.newton(gamma, None)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_row_within_the_ranges_has_a_larger_part_of_tables(data):
+    tables = hg.PooledTables(
+        means=["age", "year"], counts=["stage"], tables=[["stage", "died"]],
+        histograms={"age": [0, 50, 120]}, ranges={"year": (2000, 2030)},
+        factors={"stage": ["a", "b"], "died": ["no", "yes"]},
+    )  # fmt: skip
+    site = {
+        "age": np.array([data.draw(st.floats(0, 120))]),
+        "year": np.array([data.draw(st.floats(2000, 2030))]),
+        "stage": np.array([data.draw(st.sampled_from("ab"))]),
+        "died": np.array([data.draw(st.sampled_from(["no", "yes"]))]),
+    }
+    rows = sum_rows(tables, table_of(site, tables.columns, site="north"))
+    progress = FitProgress()
+    sent = next(sums_programme(tables, rows, "0" * 64, progress))
+    assert progress.row_parts == [table_part(tables)]
+    assert np.linalg.norm(sent[6:]) <= table_part(tables)
+    counts = hg.PooledTables(counts=["stage"], factors={"stage": ["a", "b"]})
+    assert table_part(counts) == 2.0  # the row, its cell, and room for dropped rows and events
+    assert "lack age" in undeclared_tables(hg.PooledTables(means=["age"]))
+
+
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_the_bound_is_nearly_reached_in_a_corner_of_the_ranges(kind):
     """So it is not merely a large number."""
@@ -111,6 +186,10 @@ def test_what_has_no_bound_says_why():
     ):
         assert word in undeclared(chosen)
         assert RowParts(chosen).counts() is None
+    logarithm = hg.Model(kind="logistic", formula="b ~ log(age)", ranges={"age": (0, 120)})
+    assert "log(age) has no bound: ranges.age in [model] must begin above 0" in undeclared(
+        logarithm
+    )
     assert undeclared(declared("logistic", columns=("age", "stage"), factors={
         "stage": ("low", "middle", "high")})) is None  # fmt: skip
 
@@ -143,9 +222,9 @@ def moved(sites, row):
     }
 
 
-def worlds(kind):
+def worlds(kind, **more):
     """(Δ of all averages as one vector, the bound of the fit)."""
-    chosen = declared(kind)
+    chosen = declared(kind, **more)
     here, result = vectors_of(chosen, SITES)
     there, _ = vectors_of(chosen, moved(SITES, 24))
     shifts = []
@@ -161,6 +240,17 @@ def worlds(kind):
 def test_a_row_that_moves_shifts_two_sites_by_less_than_the_bound(kind):
     shift, bound = worlds(kind)
     assert 0 < np.linalg.norm(shift) <= bound
+
+
+@pytest.mark.parametrize("more", [
+    {"terms": ("age", "year", "age:year", "age^2")},
+    {"penalty": 3.0, "hessian": "products"},
+])  # fmt: skip
+def test_a_row_that_moves_shifts_terms_and_products_by_less_than_the_bound(more):
+    """The sums are the same in both worlds, and so are the steps and the vectors v."""
+    shift, bound = worlds("logistic", **more)
+    assert 0 < np.linalg.norm(shift) <= bound
+    assert math.isfinite(bound)
 
 
 def test_the_best_test_finds_the_row_as_often_as_the_formula_says():

@@ -179,12 +179,9 @@ def test_a_site_whose_fit_ends_before_the_others_has_no_table(tmp_path, monkeypa
     monkeypatch.setattr(Programme, "_advance", advance)
     setting = fit_network.configs(tmp_path, MODEL, SITES, ALL_LINKED, tls=True, max_wait=1.0)
     found, results = ended(setting)
-    assert {r.status for r in results} == {Status.REFUSED}
+    assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_ENDED}
     assert found == [None] * 3
-    # the first to give up tells the others, which may still have waited
-    told = [r.detail for r in results]
-    assert any("no confirmation came" in text for text in told)
-    assert all("no confirmation came" in text or "ended the run" in text for text in told)
+    assert "goes on, so there is no table" in results[1].detail
 
 
 # ---- tokens

@@ -12,6 +12,7 @@ import hushgrad as hg
 from hushgrad.errors import ConfigError, ExposureError, FitError, PrivacyError
 from hushgrad.fitting import contract, contract_digest
 from hushgrad.fitting.averages import longest_vector
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.network.config.file import parse_config, write_config
 from hushgrad.network.deployed import Agent
 from hushgrad.network.exposure import check_average
@@ -279,30 +280,37 @@ def test_an_agent_ends_before_the_average_that_tells_too_much(tmp_path, keys):
     for stage in range(1, 9):
         numbers = 18 + 15 * stage
         if stage <= allowed:
-            check_average(strict, objective, stage, objective.effective_lengths, numbers=numbers)
+            check_average(strict, objective, stage, FitProgress(numbers=numbers))
         else:
             with pytest.raises(ExposureError, match=f"sends nothing of stage {stage + 1}"):
-                check_average(
-                    strict, objective, stage, objective.effective_lengths, numbers=numbers
-                )
+                check_average(strict, objective, stage, FitProgress(numbers=numbers))
     assert 0 < allowed < 8
 
 
 def test_an_agent_sends_no_vector_that_exceeds_its_masks(tmp_path, keys):
     config = files(tmp_path, keys)[0]  # it accepts "sums"
     objective = load_objective(config.objective, config.run.dim)
-    check_average(config, objective, 1, 1.0, 600 * 2.0**24)
+    check_average(config, objective, 1, FitProgress(), 600 * 2.0**24)
     with pytest.raises(ExposureError, match=r"an entry of this site is 1.2e\+10 and masks have"):
-        check_average(config, objective, 1, 1.0, 700 * 2.0**24)
+        check_average(config, objective, 1, FitProgress(), 700 * 2.0**24)
 
 
-@pytest.mark.parametrize("kind", ["huber", "cox"])
-def test_a_fit_whose_hessian_has_steps_is_refused_unless_it_is_accepted(tmp_path, keys, kind):
-    config = files(tmp_path, keys)[0]
-    model = fits.model(kind, columns=("age",), factors={})
+def larger(directory):
+    """Other rows for the same files: sites that hide their rows."""
+    for name, columns in fits.synthetic((500, 600, 700)).items():
+        fit_network.write_rows(directory / f"{name}.csv", columns)
+
+
+def test_a_fit_that_would_determine_a_row_is_refused_before_it_starts(tmp_path, keys):
+    """Judged by a fit of the site's rows alone; many honest rows hide each of them."""
+    config = replace(files(tmp_path, keys)[0], accept_exposure=frozenset())
+    model = fits.model("logistic", columns=("age", "year"), factors={})
     spec = replace(config.objective, model=model)
-    many = replace(config.run, model=model, honest_rows=10**6)
-    assert judged(replace(config, run=many, objective=spec))["sums"].verdict == "accepted"
+    few, many = (replace(config.run, model=model, honest_rows=n) for n in (5000, 10**6))
+    refused = judged(replace(config, run=few, objective=spec))["sums"]
+    assert refused.verdict == "refused"
+    assert "in a fit like one of these rows alone the sums would tell" in refused.text
+    assert judged(replace(config, run=many, objective=spec))["sums"].verdict == "held"
 
 
 def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
@@ -310,8 +318,9 @@ def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
 ):
     """A site sends a false gradient, which leads the others far away."""
     configs = files(tmp_path, keys)
+    larger(tmp_path)
     setting = [
-        replace(c, run=replace(c.run, honest_rows=2000), accept_exposure=frozenset())
+        replace(c, run=replace(c.run, honest_rows=100_000), accept_exposure=frozenset())
         for c in configs
     ]
 
@@ -324,7 +333,7 @@ def test_an_agent_ends_before_an_average_at_a_point_where_few_rows_count(
     monkeypatch.setattr(Programme, "statistic", statistic)
     _, results = run(setting)
     assert {r.status for r in results} <= {Status.REFUSED, Status.PEER_ENDED}
-    assert any("sends nothing of stage 3" in r.detail for r in results)
+    assert any("would tell too much about a single row" in r.detail for r in results)
 
 
 def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_path, keys):

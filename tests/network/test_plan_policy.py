@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
+from hushgrad.fitting.bounds import table_part
 from hushgrad.fitting.plan import undeclared_by
 from hushgrad.network.policy import Policy, RunFacts, rulings
 from hushgrad.network.stage_facts import stage_facts
@@ -30,7 +31,20 @@ def run(declared):
     return hg.fit(declared, SITES, network=hg.Network(hg.graphs.complete(3)))
 
 
-def test_a_plan_has_the_composed_mu_of_its_fits_and_none_with_tables(tmp_path):
+def test_tables_within_ranges_join_the_composed_mu(tmp_path):
+    tables = hg.PooledTables(means=["x"], ranges={"x": (0, 1)}, histograms={"y": [-5, 0.5, 5]})
+    plan = hg.FitPlan(stages={"who": tables, "one": LINEAR, "two": LINEAR})
+    found = run(plan)
+    expected = np.hypot(table_part(tables), np.sqrt(2) * found["one"].mu * found.masks)
+    assert found.mu == pytest.approx(expected / found.masks)
+    assert found.mu > found["one"].mu
+    document = found.to_json()
+    assert {of["mu_of_all_stages"] for of in document["results"].values()} == {found.mu}
+    found.save(tmp_path)
+    assert f"masks: μ = {found.mu:.2g}" in (tmp_path / "one.html").read_text()
+
+
+def test_a_plan_has_the_composed_mu_of_its_fits_and_none_with_unbounded_tables(tmp_path):
     alone, both = run(LINEAR), run(BOUNDED)
     assert both.mu == pytest.approx(np.sqrt(2) * alone.mu)
     mixed = run(MIXED)
@@ -44,8 +58,6 @@ def test_a_plan_has_the_composed_mu_of_its_fits_and_none_with_tables(tmp_path):
 
 @pytest.mark.parametrize("more", [
     {"kind": "ridge", "penalty": "cv", "penalties": [1.0, 2.0]},
-    {"kind": "ridge", "penalty": 1.0, "hessian": "products"},
-    {"kind": "linear", "terms": ["x^2"]},
     {"kind": "linear", "factors": {"x": "agreed"}, "ranges": {"y": (-5.0, 5.0)}},
 ])  # fmt: skip
 def test_sums_without_a_bound_claim_none(more):

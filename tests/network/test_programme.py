@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hushgrad as hg
-from hushgrad.errors import StateError
+from hushgrad.errors import FitError, StateError
 from hushgrad.network.config.fits import run_of_fit
 from hushgrad.network.ops.result import Status
 from hushgrad.network.programme import Programme
@@ -236,3 +236,25 @@ def test_thirty_raw_columns_take_few_rounds(tmp_path, graph, most):
     found, results, _ = ended(setting)
     assert {fit_network.bits(r) for r in found} == {fit_network.bits(fits.fit(declared, sites))}
     assert results[0].rounds <= most
+
+
+def test_a_site_whose_fit_ends_early_is_noticed_at_once(tmp_path, monkeypatch):
+    """Its neighbours go on, and neither waits for the other up to `max_wait`."""
+    setting = fit_network.configs(tmp_path, LOGISTIC, THREE, NETWORKS[3], seed=3)
+    setting = [replace(config, max_wait=300.0) for config in setting]
+    original = Programme._advance
+
+    def accident(programme, pooled):
+        if programme.config.number == 1 and len(programme._sums) == 3:
+            programme._own, programme._outcome = None, FitError("an accident.")
+            return
+        original(programme, pooled)
+
+    monkeypatch.setattr(Programme, "_advance", accident)
+    _, results, _ = fit_network.run(setting, seconds=20)
+    assert results[1].status is Status.REFUSED
+    assert "ended here after 3 averages, but" in results[1].detail
+    assert "goes on, so there is no table" in results[1].detail
+    assert "Here it ended with: an accident." in results[1].detail
+    assert {results[0].status, results[2].status} <= {Status.REFUSED, Status.PEER_ENDED}
+    assert "ended the run" in results[0].detail

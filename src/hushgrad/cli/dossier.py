@@ -65,10 +65,6 @@ def _audit(config: AgentConfig, rows: int) -> dict[str, Any]:
     run = config.run
     if run.model is None:
         return {"problem": "only a fit has a programme. Audit a study with: hushgrad audit"}
-    from hushgrad.fitting import FitPlan
-
-    if isinstance(run.model, FitPlan):
-        return {"problem": "the audit attacks one fit, not a plan. Audit a file of each fit alone"}
     try:
         for package in ("scipy", "jax"):
             optional(package, "sim")

@@ -120,6 +120,7 @@ tolerance = 1e-9           # stop together when everyone is this still
 mixing = "metropolis"
 eta = 0.0                  # of the network, here a triangle; the masks of curvature need it
 honest_rows = 1500         # rows that any two honest agents have together, at least
+largest = 1e6              # no number in a message is larger; ample where columns are standardised
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"

@@ -85,9 +85,16 @@ def _document(done: Rehearsed) -> dict[str, Any]:
 
 
 def _print(done: Rehearsed) -> None:
+    from hushgrad.fitting.model import Model
+    from hushgrad.fitting.plan_result import PlanResult
     from hushgrad.fitting.result import FitResult
 
-    fit = FitResult.from_json(done.plan.model, done.fit)
+    model = done.plan.model
+    fit = (
+        FitResult.from_json(model, done.fit)
+        if isinstance(model, Model)
+        else PlanResult.from_json(model, done.fit)
+    )
     rows = ", ".join(f"{name} {n}" for name, n in zip(done.plan.names, done.plan.rows, strict=True))
     trip = f"round trips of {1e3 * done.latency:g} ms"
     typer.echo(

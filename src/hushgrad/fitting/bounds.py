@@ -11,9 +11,13 @@ within the ranges, r = η − y, and weights up to w:
     logistic    f ≤ w (|η| + log 2)    |g| ≤ w |z|      |H| ≤ w |z||z'|/4
     poisson     f ≤ w (e^η + y|η|)     |g| ≤ w max(e^η, y) |z|    |H| ≤ w e^η |z||z'|
 
-Cox's likelihood and standard errors by site are no sums over rows: they have no bound. Nor has a
-fit of which not every average is such a sum of these numbers: agreed levels, the folds of
-cross-validation, products H v, terms that are products or functions of columns.
+A product H v has the entries |H v| ≤ w h |zᵀv| |z|, with h the largest curvature. A term has the
+range of its parts' product. Of pooled tables a row adds 1 to one cell of every table, and its
+values to the moments.
+
+Cox's likelihood and standard errors by site are no sums over rows: they have no bound. Agreed
+levels count sites, which a row that moves may change. In cross-validation the fold of a row is told
+by its place, so a row that moves changes the folds of others.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from hushgrad.fitting.model import CV, Model
+from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.site_sums import Coordinates
 from hushgrad.fitting.sums import WIDE, Vector, most_near, narrow
+from hushgrad.fitting.terms import Part
 
 _ROUNDING = 1 + 1e-9  # of the products that make a row's part
 _COUNTED = 3.0  # the squares of what a row adds to plain counts: rows, dropped rows, events
@@ -42,16 +48,45 @@ def undeclared(model: Model) -> str | None:
         return f"the levels of {model.open_factors[0]} tell how many sites have each; declare them"
     if model.penalty == CV:
         return "the fold of a row is told by its place at its site; declare the penalty"
-    if not model.pools_hessian:
-        return 'the products of conjugate gradients have no bound; use hessian = "matrix"'
-    if model.terms:
-        return "terms have no bound, only columns that stand alone"
     named = [*model.columns, *(n for n in (model.offset, model.weights) if n is not None)]
     named += [model.outcome] if model.kind != "logistic" else []
     without = [name for name in named if name not in model.ranges and name not in model.factors]
     if without:
         return f"no bound declared: ranges in [model] lacks {', '.join(without)}"
+    for part in (part for block in model.blocks for part in block.numeric):
+        if part.function and not model.ranges[part.column][0] > 0:
+            return f"{part.text} has no bound: ranges.{part.column} in [model] must begin above 0"
     return None
+
+
+def undeclared_tables(tables: PooledTables) -> str | None:
+    """The same of pooled tables."""
+    without = [name for name in tables.means if name not in _ranges(tables)]
+    if without:
+        return f"no bound declared: ranges of the tables lack {', '.join(without)}"
+    return None
+
+
+def _ranges(tables: PooledTables) -> dict[str, Sequence[float]]:
+    """The range of every numeric column; no value is beyond the edges of a histogram."""
+    edges = {name: (edges[0], edges[-1]) for name, edges in tables.histograms.items()}
+    return {**edges, **tables.ranges}
+
+
+def table_part(tables: PooledTables) -> float | None:
+    """The bound of a row's part in the average of pooled tables; None: there is none."""
+    if undeclared_tables(tables) is not None:
+        return None
+    n_tables = len(tables.crossed) + len(tables.histograms)
+    limbs = _moments([_size(_ranges(tables)[name]) for name in tables.means])
+    return math.sqrt(float((limbs**2).sum()) + n_tables + _COUNTED)
+
+
+def _moments(sizes: Sequence[float]) -> Vector:
+    """The largest limbs of x and x²."""
+    plain, squares = np.array(sizes), np.array([size * size for size in sizes])
+    whole = WIDE.most(squares * _ROUNDING) + WIDE.most(squares * 2.0**-52)
+    return np.concatenate([WIDE.most(plain * _ROUNDING).ravel(), whole.ravel()])
 
 
 class RowParts:
@@ -79,16 +114,12 @@ class RowParts:
         weights = self._range(self.model.weights, 1.0)
         constant = max(abs(math.log(v)) for v in weights) / 2 if linear else 0.0
         plain = [
-            w, w * y, y, 0.0,
+            w, w * y, 0.0,
             w * math.exp(self._range(self.model.offset, 0.0)[1]),
             w * y * (1 + logarithm) * poisson,
             max(constant, w * y * logarithm * poisson),
-            *columns,
         ]  # fmt: skip
-        squares = [size * size for size in (y, *columns)]
-        limbs = [WIDE.most(np.array(plain) * _ROUNDING).ravel()]
-        whole = WIDE.most(np.array(squares) * _ROUNDING)
-        limbs.append((whole + WIDE.most(np.array(squares) * 2.0**-52)).ravel())
+        limbs = [WIDE.most(np.array(plain) * _ROUNDING).ravel(), _moments([y, *columns])]
         return self._told(math.sqrt(float((np.concatenate(limbs) ** 2).sum()) + _COUNTED))
 
     def newton(self, gamma: Vector, null: float | None) -> float | None:
@@ -103,15 +134,34 @@ class RowParts:
         upper = np.outer(z, z)[np.triu_indices(len(z))]
         return self._norm(np.array([loss, *(slope * z), *(curvature * upper), *more]))
 
+    def first_order(self, gamma: Vector, null: float | None) -> float | None:
+        """Of f, g and the diagonal of H at γ, and of the null loss if it is asked for."""
+        if not self._is_bounded:
+            return self._told(None)
+        loss, slope, curvature = self._losses(*self._reach(gamma))
+        z = self._standardised()
+        more = [] if null is None else [self._losses(null, null)[0]]
+        return self._norm(np.array([loss, *(slope * z), *(curvature * z * z), *more]))
+
+    def product(self, gamma: Vector, v: Vector, exponent: int) -> float | None:
+        """Of H v at γ."""
+        if not self._is_bounded:
+            return self._told(None)
+        curvature = self._losses(*self._reach(gamma))[2]
+        along = max(abs(end) for end in self._reach(v))
+        return self._norm(curvature * along * self._standardised(), exponent)
+
     def sandwich(self, gamma: Vector) -> float | None:
         """Of the rows' part of the middle of a sandwich."""
         if not self._is_bounded:
             return self._told(None)
         slope, z = self._losses(*self._reach(gamma))[1], self._standardised()
-        return self._norm(slope * slope * np.outer(z, z)[np.triu_indices(len(z))], power=2)
+        return self._norm(
+            slope * slope * np.outer(z, z)[np.triu_indices(len(z))], 2 * self._exponent
+        )
 
-    def _norm(self, sizes: Vector, power: int = 1) -> float | None:
-        exponent = power * self._exponent
+    def _norm(self, sizes: Vector, exponent: int | None = None) -> float | None:
+        exponent = self._exponent if exponent is None else exponent
         # a larger part is not sent: the average then has noise in place of the site's sums
         near = np.minimum(sizes * _ROUNDING, most_near(exponent, self._n_rows))
         limbs = narrow(exponent).most(near)
@@ -140,11 +190,15 @@ class RowParts:
 
     def _columns(self) -> list[Sequence[float]]:
         found: list[Sequence[float]] = []
-        for block in self.model.blocks:  # without terms, each is a column or a factor
-            if block.numeric:
-                found.append(self.model.ranges[block.numeric[0].column])
-            else:
-                found += [(0.0, 1.0)] * block.width(self.model.levels)
+        for block in self.model.blocks:
+            low, high = 1.0, 1.0
+            for part in block.numeric:
+                ends = _within(part, self.model.ranges[part.column])
+                corners = [a * b for a in (low, high) for b in ends]
+                low, high = min(corners), max(corners)
+            if block.factors:  # the product, or 0
+                low, high = min(0.0, low), max(0.0, high)
+            found += [(low, high)] * block.width(self.model.levels)
         return found
 
     def _ends(self) -> tuple[Vector, Vector]:
@@ -182,6 +236,15 @@ class RowParts:
             delta = min(r, (self.model.delta or 1.0) / self._at.y_scale)
             return w * delta * r, w * delta, w
         return w * r * r / 2, w * r, w
+
+
+def _within(part: Part, ends: Sequence[float]) -> Sequence[float]:
+    """The range of a column, of its logarithm or of a power."""
+    low, high = (math.log(end) if part.function else float(end) for end in ends)
+    corners = [low**part.power, high**part.power]
+    if part.power % 2 == 0 and low < 0 < high:
+        corners.append(0.0)
+    return min(corners), max(corners)
 
 
 def _size(pair: Sequence[float]) -> float:

@@ -104,7 +104,6 @@ class _Products:
         rows_far, limbs = own
         limbs = noise(NARROW * n_numbers) if rows_far else limbs
         self.parts.progress.add(n_numbers)
-        self.parts.progress.note_part(None)
         got = yield from pooled(np.concatenate([[flag(is_far=rows_far > 0)], limbs]))
         return narrow(exponent).join(got[1:]), bool(got[0])
 
@@ -115,10 +114,11 @@ class _Products:
         p = len(gamma)
         n_numbers, P = 1 + 2 * p + (null is not None), self.P.diagonal()
         own = self.local.first_order(gamma, self.exponent, null=null)
-        self.local.tell_effective()
+        part = self.parts.first_order(gamma, null)
         got, is_too_far = yield from self._pool(own, n_numbers, self.exponent)
+        part = self.parts.far() if is_too_far else part
         F = float(got[0]) + half_penalty(self.P, gamma)
-        self.stages.append(FitStage(name, n_numbers, None if is_too_far else F))
+        self.stages.append(FitStage(name, n_numbers, None if is_too_far else F, row_part=part))
         g, diagonal = got[1 : p + 1] + P * gamma, got[p + 1 : 2 * p + 1] + P
         return _At(gamma, is_too_far, F, g, diagonal, 0.0 if null is None else float(got[-1]))
 
@@ -134,9 +134,7 @@ class _Products:
 
     def solve(self, now: _At) -> Generator[Vector, Vector, tuple[Vector, float]]:
         """s ≈ −H⁻¹g and −gᵀs, by conjugate gradients."""
-        self.local.first_order(
-            now.gamma, self.exponent
-        )  # a halved step may have left the curvature elsewhere
+        self.local.stand(now.gamma)  # a halved step may have left the curvature elsewhere
         scale = np.where(now.diagonal > 0, now.diagonal, 1.0)
         s, r = np.zeros_like(now.g), -now.g
         z = r / scale
@@ -146,7 +144,7 @@ class _Products:
         for _ in range(2 * len(s)):
             if rho <= part * part * first or rho == 0:
                 break
-            Hv = yield from self._product(v)
+            Hv = yield from self._product(now.gamma, v)
             alpha = rho / arithmetic.dot(v, Hv)
             s, r = s + alpha * v, r - alpha * Hv
             z = r / scale
@@ -154,13 +152,14 @@ class _Products:
             v = z + (rho / before) * v
         return s, arithmetic.dot(-now.g, s)
 
-    def _product(self, v: Vector) -> Generator[Vector, Vector, Vector]:
+    def _product(self, gamma: Vector, v: Vector) -> Generator[Vector, Vector, Vector]:
         """(H + P) v, pooled for a multiple of v with a norm below 1."""
         unit = 2.0 ** math.frexp(math.sqrt(arithmetic.dot(v, v)))[1]
         exponent = self.exponent + _ROOM
         own = self.local.product(v / unit, exponent)
+        part = self.parts.product(gamma, v / unit, exponent)
         got, is_too_far = yield from self._pool(own, len(v), exponent)
         if is_too_far:
             raise FitError(far(self.model))
-        self.stages.append(FitStage(PRODUCT, len(v)))
+        self.stages.append(FitStage(PRODUCT, len(v), row_part=part))
         return unit * got + self.P.diagonal() * v

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrad.fitting.determined import CoxNumbers
 from hushgrad.fitting.sums import Vector
 
 
@@ -67,3 +68,30 @@ def partial_likelihood(at: Risk, rows: Vector, eta: Vector) -> tuple[float, Vect
     at_risk[at.dead] -= less[at.block]
     H = (Z * (size * at_risk)[:, None]).T @ Z - E.T @ E
     return f, g, H
+
+
+def numbers(at: Risk, rows: Vector, gamma: Vector) -> CoxNumbers:
+    """What every row adds to the derivatives of f, g and H (determined.py), rows in their order."""
+    (n, p), (a, b) = rows.shape, np.triu_indices(rows.shape[1])
+    Z, eta = rows[at.order], rows[at.order] @ gamma
+    size = np.exp(eta - eta.max())
+    pairs = Z[:, a] * Z[:, b]
+    moments = np.column_stack([np.ones(n), Z, pairs]) * size[:, None]  # (n, 1 + p + pairs)
+    tied = np.zeros((at.n_blocks, moments.shape[1]))
+    np.add.at(tied, at.block, moments[at.dead])
+    sums = np.cumsum(moments, axis=0)[at.last] - at.part[:, None] * tied[at.block]
+    S = sums[:, :1]
+    E, second = sums[:, 1 : p + 1] / S, sums[:, p + 1 :] / S
+    told = np.column_stack([np.ones(len(S)), E, 2 * E[:, a] * E[:, b] - second]) / S  # of an event
+    later = np.zeros((n, told.shape[1]))
+    np.add.at(later, at.last, told)
+    later = np.cumsum(later[::-1], axis=0)[::-1]  # over the events while the row is at risk
+    less = np.zeros((at.n_blocks, told.shape[1]))
+    np.add.at(less, at.block, at.part[:, None] * told)
+    later[at.dead] -= less[at.block]
+    found = np.zeros((n, told.shape[1] + 1))
+    found[at.order, :-1] = later * size[:, None]
+    found[at.order[at.dead], -1] = 1.0
+    lengths = np.sqrt((rows**2).sum(axis=1))
+    A, B, C, event = found[:, 0], found[:, 1 : p + 1], found[:, p + 1 : -1], found[:, -1]
+    return CoxNumbers(A, B, C, event, lengths, gamma)

@@ -25,6 +25,7 @@ import numpy as np
 
 from hushgrad.errors import FitError
 from hushgrad.fitting import arithmetic
+from hushgrad.fitting.determined import Places, ToldRows
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.newton import LAST_STEP, FitStage, half_penalty, pooled, symmetric
 from hushgrad.fitting.progress import FitProgress
@@ -68,13 +69,9 @@ class CrossValidation:
         ]
 
 
-def fold_of(rows: Rows, fold: int, folds: int, *, others: bool) -> Rows:
-    """The rows of one fold, or those of all others."""
-    chosen = (np.arange(rows.n_rows) % folds == fold) != others
-    return replace(
-        rows, X=rows.X[chosen], y=rows.y[chosen], event=rows.event[chosen],
-        offset=rows.offset[chosen], weights=rows.weights[chosen],
-    )  # fmt: skip
+def fold_places(n_rows: int, fold: int, folds: int, *, others: bool) -> Places:
+    """The places of the rows of one fold, or of those of all others."""
+    return np.flatnonzero((np.arange(n_rows) % folds == fold) != others)
 
 
 def cross_validate(
@@ -86,9 +83,10 @@ def cross_validate(
     exponent: int,
     n_rows: int,
     progress: FitProgress,
+    told: ToldRows,
 ) -> Generator[Vector, Vector, tuple[CrossValidation, tuple[FitStage, ...]]]:
     """Choose the penalty; `unit` (p, p) is P of the penalty 1, `n_rows` are those of all sites."""
-    pooling = _Folds(model, rows, at, unit, exponent, n_rows, progress)
+    pooling = _Folds(model, rows, at, unit, exponent, n_rows, progress, told)
     stages: list[FitStage] = []
     run = pooling.quadratic if model.kind == "ridge" else pooling.newton
     losses, weights = yield from run(start, stages)  # (k, L), (k,)
@@ -117,13 +115,14 @@ class _Folds:
     exponent: int
     n_rows: int
     progress: FitProgress
+    told: ToldRows
 
     def _sums(self, *, others: bool) -> list[SiteSums]:
-        k = self.model.folds
-        parts = [fold_of(self.rows, fold, k, others=others) for fold in range(k)]
+        k, n = self.model.folds, self.rows.n_rows
+        every = [fold_places(n, fold, k, others=others) for fold in range(k)]
         return [
-            SiteSums(self.model, part, self.at, self.n_rows, self.progress.note_least_effective)
-            for part in parts
+            SiteSums(self.model, self.rows.at(places), self.at, self.n_rows, self.told, places)
+            for places in every
         ]
 
     def _pool(
@@ -180,10 +179,7 @@ class _Folds:
         points = [_FoldFit(start.copy(), start.copy()) for _ in range(k * L)]
         vote, is_over, growth = False, False, _GROWTH * 2.0**self.exponent
         for _ in range(MOST_STEPS):
-            self.progress.forget_effective()
             own = [train[n // L].at(point.gamma, self.exponent) for n, point in enumerate(points)]
-            for sums in train:
-                sums.tell_effective()
             sizes = [1 + p + p * (p + 1) // 2] * len(points)
             got, is_over, is_too_far = yield from self._pool(
                 own, sizes, vote, "step of all folds", stages

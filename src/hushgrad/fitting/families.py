@@ -63,6 +63,23 @@ def huber(delta: float) -> Callable[[Vector, Vector], RowLosses]:
     return rows
 
 
+def third(kind: str, delta: float, *, bounding: bool) -> Callable[[Vector, Vector], Vector]:
+    """The derivative in η of the curvature, or of its bound, of each row."""
+
+    def of(eta: Vector, y: Vector) -> Vector:
+        if kind == "logistic":
+            e = np.exp(-np.abs(eta))
+            return np.sign(eta) * e * (e - 1) / (1 + e) ** 3
+        if kind == "poisson":
+            return np.exp(eta)
+        r = eta - y
+        if kind == "huber" and bounding:
+            return np.where(np.abs(r) > delta, -delta * np.sign(r) / np.fmax(r * r, delta**2), 0.0)
+        return np.zeros_like(eta)  # Huber's own curvature has steps alone
+
+    return of
+
+
 def saturated(kind: str, y: Vector) -> Vector:
     """Each row's least possible loss, (n,): the deviance is twice the loss above it."""
     if kind != "poisson":

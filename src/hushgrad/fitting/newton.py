@@ -177,8 +177,6 @@ class _Pooling:
         part = self.parts.newton(gamma, null)
         if far:
             limbs = noise(NARROW * n_numbers)
-        else:
-            self.local.tell_effective()
         self.parts.progress.add(n_numbers)
         got = yield from pooled(np.concatenate([[float(vote), flag(is_far=far > 0)], limbs]))
         values = narrow(self.exponent).join(got[2:])

@@ -11,10 +11,13 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hushgrad.errors import ModelError
-from hushgrad.fitting.bounds import undeclared
+import numpy as np
+
+from hushgrad.errors import FitError, ModelError
+from hushgrad.fitting.bounds import undeclared, undeclared_tables
 from hushgrad.fitting.contracts import contract, contract_digest
 from hushgrad.fitting.levels import counts_of
+from hushgrad.fitting.lockstep import drive
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.plan_result import Fitted, PlanResult
 from hushgrad.fitting.pooled_sums import TableRows, small_cell, sum_rows, sums_programme
@@ -25,6 +28,7 @@ from hushgrad.fitting.rows import Rows, needed, rows_of
 from hushgrad.fitting.sums import Vector
 from hushgrad.fitting.tables import SiteTable
 
+_TRIED = 20_000  # rows of a site, for `expected_share`
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # a part of a file's name
 
 
@@ -98,12 +102,31 @@ def parts_of(data: Data) -> tuple[Rows | TableRows, ...]:
 def undeclared_by(declared: Declared) -> str | None:
     """The reason why a row has no bound in all averages together; None: it has one (bounds.py)."""
     for name, stage in stages_of(declared).items():
-        reason = "pooled tables have no bound" if isinstance(stage, PooledTables) else None
-        if isinstance(stage, Model):
-            reason = undeclared(stage)
+        reason = undeclared(stage) if isinstance(stage, Model) else undeclared_tables(stage)
         if reason is not None:
             return f"stage {name}: {reason}" if name else reason
     return None
+
+
+def expected_share(declared: Declared, data: Data, times: float) -> float | None:
+    """The largest share of a row that each fit would determine, were it one of these rows alone.
+
+    The pooled fit takes similar steps, which are not known before. None: nothing can be said.
+
+    times    all honest rows over the rows of this site
+    """
+    shares: list[float] = []
+    for model, rows in zip(stages_of(declared).values(), parts_of(data), strict=True):
+        if isinstance(model, Model) and isinstance(rows, Rows):
+            places = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, _TRIED)).astype(np.intp)
+            progress, some = FitProgress(), rows.at(places)
+            try:
+                drive([programme(model, some, progress)])
+            except FitError:  # these rows alone have no fit
+                continue
+            share = progress.largest_share(times * rows.n_rows / some.n_rows)
+            shares += [] if share is None else [share]
+    return max(shares, default=None)
 
 
 def small_cell_of(declared: Declared, data: Data) -> str | None:

@@ -15,6 +15,7 @@ from hushgrad.files.strict_json import strict_json
 from hushgrad.fitting.contracts import contract, contract_text
 from hushgrad.fitting.page import Participant, Record, fit_page
 from hushgrad.fitting.pooled_sums import TablesResult, sums_csv
+from hushgrad.fitting.pooled_tables import PooledTables
 from hushgrad.fitting.result import FitResult, coefficients_csv, promised
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.site_check import SiteCheck
@@ -71,8 +72,9 @@ class PlanResult:
         """μ of all averages of all stages, as that of a fit (`FitResult.mu`)."""
         if self.unbounded is not None or self.masks is None:
             return None
-        every = [found.mu for found in self.fits.values()]
-        return None if None in every else math.hypot(*(mu for mu in every if mu is not None))
+        parts = [stage.row_part for found in self.results.values() for stage in found.stages]
+        known = [part for part in parts if part is not None]
+        return math.hypot(*known) / self.masks if len(known) == len(parts) else None
 
     @property
     def checks(self) -> dict[str, SiteCheck]:
@@ -107,6 +109,7 @@ class PlanResult:
         """Everything as plain values, the contract included."""
         results = {
             name: {k: v for k, v in found.to_json().items() if not k.startswith("contract")}
+            | {"mu_of_all_stages": self.mu}
             for name, found in self.results.items()
         }
         return {
@@ -116,12 +119,34 @@ class PlanResult:
             "rounds": self.rounds,
             "masks": self.masks,
             "mu": self.mu,
+            "unbounded": self.unbounded,
             "n_averages": self.n_averages,
             "numbers_pooled": self.numbers_pooled,
             "share_pooled": self.share_pooled,
             "contract": contract(self.declared),
             "contract_digest": self.contract,
         }
+
+    @classmethod
+    def from_json(cls, declared: FitPlan, document: Mapping[str, Any]) -> PlanResult:
+        """The result that `to_json` wrote."""
+        results: dict[str, FitResult | TablesResult] = {}
+        digest = {"contract_digest": document["contract_digest"]}
+        for name, stage in declared.stages.items():
+            own = document["results"][name]
+            results[name] = (
+                TablesResult.from_json(stage, own)
+                if isinstance(stage, PooledTables)
+                else FitResult.from_json(stage, own | digest)
+            )
+        return cls(
+            declared=declared,
+            results=results,
+            contract=document["contract_digest"],
+            rounds=document["rounds"],
+            masks=document["masks"],
+            unbounded=document["unbounded"],
+        )
 
     def save(self, directory: str | Path) -> Path:
         """Write `result.json`, a CSV file for each stage, a page for each fit; gives the place."""
@@ -146,6 +171,8 @@ class PlanResult:
                     f"{name}, {n + 1} of {len(self.results)}; all stages together pooled "
                     f"{self.numbers_pooled} numbers"
                 )
+                if self.masks is not None:
+                    stage += f"; masks: {promised(self.mu, self.unbounded)}"
                 own = replace(
                     record,
                     more={**(record.more or {}), "stage of a plan": stage},

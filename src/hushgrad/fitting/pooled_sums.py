@@ -11,13 +11,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hushgrad.errors import FitError, ProblemError
+from hushgrad.fitting.bounds import table_part
 from hushgrad.fitting.counts import agree_on, check_size, variance
 from hushgrad.fitting.newton import FitStage, pooled
 from hushgrad.fitting.pooled_tables import PooledTables, intervals
@@ -201,6 +202,23 @@ class TablesResult:
             "stages": [vars(stage) for stage in self.stages],
         }
 
+    @classmethod
+    def from_json(cls, declared: PooledTables, document: Mapping[str, Any]) -> TablesResult:
+        """The tables that `to_json` wrote."""
+        parts = [table["rows"] for table in document["tables"]]
+        parts += [of["rows"] for of in document["histograms"].values()]
+        means = [document["means"][name] for name in declared.means]
+        return cls(
+            declared=declared,
+            n_sites=document["n_sites"],
+            n_rows=document["n_rows"],
+            n_dropped=document["n_dropped"],
+            mean=np.array([of["mean"] for of in means]),
+            deviation=np.array([of["deviation"] for of in means]),
+            cells=tuple(int(n) for part in parts for n in np.array(part).ravel()),
+            stages=tuple(FitStage(**stage) for stage in document["stages"]),
+        )
+
     @property
     def numbers_pooled(self) -> int:
         return sum(stage.n_numbers for stage in self.stages)
@@ -235,7 +253,8 @@ def sums_programme(
     plain = np.array([float(rows.n_rows), float(rows.n_dropped), *rows.cells])
     words = agree_on(digest)
     count = progress.add(1 + len(plain) + 2 * width)
-    progress.note_part(None)
+    part = table_part(declared)
+    progress.note_part(part)
     got = yield from pooled(np.concatenate([words.own, plain, sums]))
     n_sites, got = words.check(got)
     counts, limbs = got[: len(plain)], got[len(plain) :]
@@ -257,7 +276,7 @@ def sums_programme(
             [math.sqrt(max(0.0, float(v))) / math.sqrt(max(1, n - 1)) for v in spread]
         ),
         cells=tuple(int(v) for v in counts[2:]),
-        stages=(FitStage("tables", count),),
+        stages=(FitStage("tables", count, row_part=part),),
     )
 
 

@@ -45,9 +45,9 @@ def programme(
 ) -> Generator[Vector, Vector, FitResult]:
     """The fit of one site's rows; it yields the site's sums and is sent the pooled sums.
 
-    progress    is told, before a vector is yielded: the effective rows (problems/effective.py) at
-                every point of Newton's method, where Cox's are not known; the numbers of the
-                vector; the largest part of one row in it (bounds.py), None if there is no bound
+    progress    is told, before a vector is yielded: what all sums so far tell of single rows
+                (determined.py); the numbers of the vector; the largest part of one row in it
+                (bounds.py), None if there is no bound
     digest      of the contract, if the fit is a stage of a plan
     """
     progress = progress or FitProgress()
@@ -61,7 +61,8 @@ def programme(
     counts, stage = yield from count(model, rows, digest, parts)
     check_counts(model, counts)
     at = _coordinates(model, counts)
-    local = SiteSums(model, rows, at, counts.n_rows, progress.note_effective)
+    local = SiteSums(model, rows, at, counts.n_rows)
+    progress.every_told.append(None if model.kind in ("linear", "ridge") else local.told)
     null = _null(model, counts, at)
     start = np.zeros(len(model.names))
     if model.has_intercept:
@@ -73,7 +74,7 @@ def programme(
     if model.penalty == CV:
         unit = _penalty(model, at, 1.0)
         validation, folds = yield from cross_validate(
-            model, rows, at, start, unit, exponent, counts.n_rows, progress
+            model, rows, at, start, unit, exponent, counts.n_rows, progress, local.told
         )
         model = replace(model, penalty=validation.chosen, penalties=())
     P = _penalty(model, at, float(model.penalty))

@@ -1,4 +1,4 @@
-"""Where the programme of one site stands: its stage, the numbers it pools, its effective rows.
+"""Where the programme of one site stands: its stage, the numbers it pools, what they tell.
 
 The programme writes; the deployed agent reads, for its judgement of exposure and for its status.
 """
@@ -6,6 +6,8 @@ The programme writes; the deployed agent reads, for its judgement of exposure an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from hushgrad.fitting.determined import ToldRows
 
 
 @dataclass
@@ -16,7 +18,8 @@ class FitProgress:
     stages: int = 1
     name: str = ""  # of the stage
     numbers: int = 0  # pooled so far, those of the present vector included
-    effective: float | None = None  # rows, at the point of the present vector; None: not known
+    every_told: list[ToldRows | None] = field(default_factory=list[ToldRows | None])
+    # what each fit so far tells of single rows; None: a linear fit, which is not judged
     row_parts: list[float | None] = field(default_factory=list[float | None])
     # the largest of one row, in every vector so far (bounds.py); None: there is no bound
 
@@ -29,12 +32,12 @@ class FitProgress:
         """Note the bound of one row's part in the vector that is yielded next."""
         self.row_parts.append(norm)
 
-    def forget_effective(self) -> None:
-        """Before several points are told, of which the least counts."""
-        self.effective = None
+    @property
+    def told(self) -> ToldRows | None:
+        """What the present fit tells of single rows, once its counts are pooled."""
+        return self.every_told[-1] if self.every_told else None
 
-    def note_least_effective(self, rows: float) -> None:
-        self.effective = rows if self.effective is None else min(rows, self.effective)
-
-    def note_effective(self, rows: float) -> None:
-        self.effective = rows
+    def largest_share(self, times: float) -> float | None:
+        """The largest share of a row that one of the fits has determined (determined.py)."""
+        shares = [told.largest_share(times) for told in self.every_told if told is not None]
+        return max((share for share in shares if share is not None), default=None)

@@ -42,6 +42,13 @@ class Rows:
         assert self.design is not None
         return replace(self, X=self.design(levels), texts={}, design=None)
 
+    def at(self, places: NDArray[np.intp]) -> Rows:
+        """The rows at some places."""
+        return replace(
+            self, X=self.X[places], y=self.y[places], event=self.event[places],
+            offset=self.offset[places], weights=self.weights[places],
+        )  # fmt: skip
+
     @property
     def n_rows(self) -> int:
         return len(self.y)

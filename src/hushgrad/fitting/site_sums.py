@@ -12,17 +12,32 @@ sites by which standard errors are clustered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from hushgrad.fitting import arithmetic, cox, families
+from hushgrad.fitting.determined import (
+    DIAGONAL,
+    ONE,
+    PRODUCT,
+    TRIANGLE,
+    VECTOR,
+    Places,
+    PooledNumbers,
+    SecretRows,
+    SumsOfRows,
+    ToldRows,
+    Weighed,
+)
 from hushgrad.fitting.model import Model
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.sums import WIDE, Vector, is_near, narrow
 
 TOTALS = ("weight", "weighted", "sum", "square", "exposure", "saturated", "constant")
+_SCORES = "scores"  # squares of them, in a sandwich
 _AT_ONCE = 2**16  # numbers of a temporary array: they fit into a cache
 
 
@@ -101,24 +116,35 @@ class SiteSums:
         rows: Rows,
         at: Coordinates,
         n_rows: int,
-        watch: Callable[[float], None] | None = None,
+        told: ToldRows | None = None,
+        places: Places | None = None,
     ):
-        """`n_rows`: of all sites."""
+        """A site's rows, or some of them.
+
+        n_rows    of all sites
+        told      what is told of the rows; these are those at `places` of its rows
+        """
         self.Z = at.design(rows.X)  # (n, p)
         self._columns = np.ascontiguousarray(self.Z.T)  # (p, n)
-        self._n_rows, self._watch = n_rows, watch
+        self._n_rows, self._places = n_rows, places
         self._curvature: Vector | None = None  # (n,) of the rows at the last point
+        self._gamma = np.zeros(self.Z.shape[1])  # the last point
         self.weights = rows.weights
         self.offset = rows.offset
         is_linear = model.kind in ("linear", "ridge", "huber")
         self.y = (rows.y - at.y_centre) / at.y_scale if is_linear else rows.y
         self._risk = cox.risk(rows.y, rows.event, model.ties) if model.kind == "cox" else None
+        self._kind, self._delta = model.kind, (model.delta or 1.0) / at.y_scale
+        is_measured = model.kind in ("poisson", "huber")
+        self.told = told or ToldRows(SecretRows(self.Z, self.y, is_measured))
+        if told is None:
+            self.told.add(2 * self.Z.shape[1] + 2 * is_measured, self._moments)
         self._losses = {
             "linear": families.linear,
             "ridge": families.linear,
             "logistic": families.logistic,
             "poisson": families.poisson,
-            "huber": families.huber((model.delta or 1.0) / at.y_scale),
+            "huber": families.huber(self._delta),
         }.get(model.kind, families.linear)
 
     def at(
@@ -135,7 +161,8 @@ class SiteSums:
                 f, g, H = cox.partial_likelihood(self._risk, self.Z, self.Z @ gamma)
                 last = [] if null is None else [0.0]
                 whole = [[f], g, H[np.triu_indices(len(g))], last]
-                return self._whole(np.concatenate(whole), exponent)
+                found = self._whole(np.concatenate(whole), exponent)
+                return self._told(found, gamma, ONE, VECTOR, TRIANGLE)
             ends, slope, curvature = self._row_losses(gamma, null, bounding=bounding)
 
             def parts(some: slice) -> Iterator[Vector]:
@@ -144,7 +171,8 @@ class SiteSums:
                 yield from self._triangle(curvature, some)
                 yield from (end[None, some] for end in ends[1:])
 
-            return self._add(parts, exponent)
+            forms = (ONE, VECTOR, TRIANGLE)
+            return self._told(self._add(parts, exponent), gamma, *forms, bounding=bounding)
 
     def _row_losses(
         self, gamma: Vector, null: float | None, *, bounding: bool
@@ -152,6 +180,7 @@ class SiteSums:
         """The rows' losses at γ and, with `null`, of a constant; their slopes and curvatures."""
         eta = arithmetic.predictor(self._columns, gamma) + self.offset
         rows = self._losses(eta, self.y)
+        self._gamma = gamma
         self._curvature = self.weights * (rows.bound if bounding else rows.curvature)
         ends = [self.weights * rows.loss]
         if null is not None:
@@ -198,30 +227,29 @@ class SiteSums:
                 yield (curvature[some] * Z) * Z
                 yield from (end[None, some] for end in ends[1:])
 
-            return self._add(parts, exponent)
+            return self._told(self._add(parts, exponent), gamma, ONE, VECTOR, DIAGONAL)
+
+    def stand(self, gamma: Vector) -> None:
+        """Make γ the last point, for products."""
+        self._row_losses(gamma, None, bounding=False)
 
     def product(self, v: Vector, exponent: int) -> tuple[int, Vector]:
         """As `at`: H v (p,) at the last point."""
         assert self._curvature is not None
         factor = self._curvature * arithmetic.predictor(self._columns, v)
-        return self._add(lambda some: iter([factor[some] * self._columns[:, some]]), exponent)
+        found = self._add(lambda some: iter([factor[some] * self._columns[:, some]]), exponent)
+        return self._told(found, self._gamma, PRODUCT, v=v)
 
     def loss(self, gamma: Vector, exponent: int) -> tuple[int, Vector]:
         """As `at`: f alone."""
         with np.errstate(over="ignore", invalid="ignore"):
             ends, _, _ = self._row_losses(gamma, None, bounding=False)
-            return self._add(lambda some: iter([ends[0][None, some]]), exponent)
+            found = self._add(lambda some: iter([ends[0][None, some]]), exponent)
+            return self._told(found, gamma, ONE)
 
     def weight(self, exponent: int) -> tuple[int, Vector]:
         """As `at`: the sum of the rows' weights."""
         return self._add(lambda some: iter([self.weights[None, some]]), exponent)
-
-    def tell_effective(self) -> None:
-        """Tell `watch` the effective rows at the last point; Cox's are not known."""
-        if self._watch is not None and self._curvature is not None:
-            size = self._curvature * (self.Z**2).sum(axis=1)
-            largest = float(size.max(initial=0.0))
-            self._watch(float(size.sum()) / largest if largest > 0 else 0.0)
 
     def meat(self, gamma: Vector, exponent: int, *, by_site: bool) -> tuple[int, Vector]:
         """As `at`: the upper triangle of Σ s sᵀ over the rows' scores s, or of the site's alone."""
@@ -232,4 +260,68 @@ class SiteSums:
                 score = (self.Z * slopes[:, None]).sum(axis=0)
                 return self._whole(np.outer(score, score)[np.triu_indices(len(score))], exponent)
             squares = slopes * slopes
-            return self._add(lambda some: self._triangle(squares, some), exponent)
+            found = self._add(lambda some: self._triangle(squares, some), exponent)
+            return self._told(found, gamma, _SCORES)
+
+    # ---- what the sums tell of single rows (determined.py)
+
+    def _told(
+        self,
+        found: tuple[int, Vector],
+        gamma: Vector,
+        *forms: str,
+        bounding: bool = False,
+        v: Vector | None = None,
+    ) -> tuple[int, Vector]:
+        """Note the sums that are sent; with rows that are too far, noise is sent in their place."""
+        if not found[0]:
+            p = len(gamma)
+            counts = {ONE: 1, TRIANGLE: p * (p + 1) // 2, _SCORES: p * (p + 1) // 2}
+            n_numbers = sum(counts.get(form, p) for form in forms)
+            self.told.add(n_numbers, partial(self._numbers, gamma, forms, bounding, v))
+        return found
+
+    def _numbers(
+        self, gamma: Vector, forms: Sequence[str], bounding: bool, v: Vector | None
+    ) -> Sequence[PooledNumbers]:
+        if self._risk is not None:
+            return [cox.numbers(self._risk, self.Z, gamma)]
+        eta, w = self.Z @ gamma + self.offset, self.weights
+        rows = self._losses(eta, self.y)
+        curved = rows.bound if bounding else rows.curvature
+        third = families.third(self._kind, self._delta, bounding=bounding)(eta, self.y)
+        none = np.zeros_like(eta)
+        by_y = {"poisson": (-eta, none - 1, none)}.get(
+            self._kind, (-rows.slope, -rows.curvature, -third)
+        )
+        slopes = w * w * rows.slope
+        weighed = {
+            ONE: (w * rows.loss, w * rows.slope, w * by_y[0]),
+            VECTOR: (w * rows.slope, w * rows.curvature, w * by_y[1]),
+            _SCORES: (
+                slopes * rows.slope, 2 * slopes * rows.curvature, 2 * slopes * by_y[1],
+            ),
+        }  # fmt: skip
+        second = (w * curved, w * third, w * by_y[2])
+        return [self._sums(form, weighed.get(form, second), gamma, v) for form in forms]
+
+    def _sums(
+        self, form: str, weighed: Sequence[Vector], gamma: Vector, v: Vector | None = None
+    ) -> SumsOfRows:
+        every = self.told.rows.Z
+        if self._places is not None:  # the other rows add nothing
+            full = np.zeros((len(weighed), len(every)))
+            full[:, self._places] = weighed
+            weighed = list(full)
+        lengths = np.sqrt((every**2).sum(axis=1))
+        form = TRIANGLE if form == _SCORES else form
+        return SumsOfRows(form, Weighed(*weighed), gamma, lengths, v)
+
+    def _moments(self) -> Sequence[PooledNumbers]:
+        """Σz and Σz², and of a measured outcome Σy and Σy²: counts.py pools them."""
+        zero = np.zeros(self.Z.shape[1])
+        none, one = np.zeros_like(self.y), np.ones_like(self.y)
+        found = [self._sums(form, (one, none, none), zero) for form in (VECTOR, DIAGONAL)]
+        if self.told.rows.is_measured:
+            found += [self._sums(ONE, (none, none, of_y), zero) for of_y in (one, 2 * self.y)]
+        return found

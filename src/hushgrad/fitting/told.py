@@ -27,7 +27,6 @@ class ExpectedNumbers:
     averages: int
     numbers: int
     is_quadratic: bool  # all fits are linear: their sums fix rows only up to a rotation
-    is_stepwise: bool  # two Hessians of a fit may differ by single rows: Huber, Cox
 
 
 def told_by(declared: Declared) -> ExpectedNumbers:
@@ -40,7 +39,6 @@ def told_by(declared: Declared) -> ExpectedNumbers:
         averages=sum(averages for averages, _ in each),
         numbers=sum(numbers for _, numbers in each),
         is_quadratic=bool(fits) and all(fit.kind in ("linear", "ridge") for fit in fits),
-        is_stepwise=any(fit.kind in ("huber", "cox") for fit in fits),
     )
 
 

@@ -28,6 +28,7 @@ from hushgrad.theory.pooled import Pooled
 
 if TYPE_CHECKING:
     from hushgrad.fitting.plan import Declared
+    from hushgrad.fitting.progress import FitProgress
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -72,8 +73,8 @@ def check_stage(config: AgentConfig, objective: Objective, starts: Sequence[Vect
     told = count_revealed(setting_of(config.run, is_quadratic=objective.is_quadratic), None)
     if told is None:
         return
-    times = max(1.0, (config.run.honest_rows or 0) / max(1, objective.n_rows or 1))
-    determined = objective.determined(starts, told.curvature == "fixed", times)
+    is_fixed = told.curvature == "fixed"
+    determined = objective.determined(starts, is_fixed, _times(config, objective))
     objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
@@ -83,17 +84,17 @@ def check_average(
     config: AgentConfig,
     objective: Objective,
     stage: int,
-    effective: float | None,
+    progress: FitProgress,
     largest: float = 0.0,
-    numbers: int = 0,
 ) -> None:
     """Refuse an average of a fit that would tell too much about the rows.
 
     A fit takes as many Newton steps as it needs, and any participant can steer them with false
-    sums: to more steps, and to points at which few rows are effective or the sums are huge.
+    sums: to more steps, to points at which few rows are effective or the sums are huge, and to
+    points whose sums differ by single rows.
 
-    largest    entry of the site's vector
-    numbers    pooled by the fit, those of this average included
+    progress    of the programme, which has made the vector and not sent it
+    largest     entry of the site's vector
     """
     setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
     size = 0.0 if setting.sizes is None else setting.sizes.linear
@@ -106,8 +107,15 @@ def check_average(
         )
     if "sums" in config.accept_exposure:
         return
+    rows = progress.told
+    effective = objective.effective_lengths if rows is None else rows.effective
     told = count_revealed(setting, _honest_rows(config, setting, objective, effective))
-    objection = isinstance(told, Pooled) and replace(told, stages=stage, told=numbers).objection()
+    if not isinstance(told, Pooled):
+        return
+    told = replace(told, stages=stage + 1, told=progress.numbers)
+    objection = told.objection()
+    if objection is None and rows is not None:
+        objection = told.average_objection(rows.largest_share(_times(config, objective)))
     if objection:
         raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
 
@@ -138,7 +146,6 @@ def _of_fit(declared: Declared) -> dict[str, Any]:
         "coefficients": told.width,
         "averages": told.averages,
         "numbers": told.numbers,
-        "is_stepwise": told.is_stepwise,
     }
 
 
@@ -148,14 +155,34 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
     by_length = None if objective is None else objective.effective_lengths
     if objective is not None and setting.masks is not None:
         curvature, gradient = _sizes(config.run, setting, objective)
+    rows = _honest_rows(config, setting, objective, by_length)
+    determined, told = None, count_revealed(setting, rows)
+    if isinstance(told, Pooled) and told.objection() is None and objective is not None:
+        determined = _expected_share(config, objective)
     return OwnNumbers(
         number=config.number,
         neighbours=[neighbour.number for neighbour in config.neighbours],
         curvature=curvature,
         gradient=gradient,
-        rows=_honest_rows(config, setting, objective, by_length),
+        rows=rows,
+        determined=determined,
         small_cell=None if objective is None else objective.small_cell,
     )
+
+
+def _expected_share(config: AgentConfig, objective: Objective) -> float | None:
+    """How much of a row a fit like that of this site's rows determines, if this is judged."""
+    model, rows = config.run.model, objective.fit_rows
+    if model is None or rows is None or "sums" in config.accept_exposure:
+        return None
+    from hushgrad.fitting.plan import expected_share
+
+    return expected_share(model, rows, _times(config, objective))
+
+
+def _times(config: AgentConfig, objective: Objective) -> float:
+    """The declared honest rows over the rows of this agent."""
+    return max(1.0, (config.run.honest_rows or 0) / max(1, objective.n_rows or 1))
 
 
 def _honest_rows(

@@ -52,6 +52,7 @@ from hushgrad.network.state.journal import PART, Slot, StateDirectory
 from hushgrad.network.state.sections import Section
 from hushgrad.network.transport.hub import Hub
 
+_LOOK = 0.5  # seconds: so often an agent that has ended looks whether the others go on
 SUMS = "sums"  # in the state directory: what the fit began with, then the pooled sums so far
 
 
@@ -65,7 +66,7 @@ class Programme(Stages):
         assert rows is not None
         self._contract = contract_digest(contract(model))
         self._rows = rows
-        self._progress = FitProgress(effective=objective.effective_lengths)
+        self._progress = FitProgress()
         self._fit = programme_of(model, rows, self._progress)
         self._is_bounded = undeclared_by(model) is None  # in every stage of a plan
         self._told_part = ""  # in the state directory
@@ -197,9 +198,8 @@ class Programme(Stages):
         if not stage:  # the run was judged before it began
             return
         largest = float(np.abs(self._own).max())
-        effective, numbers = self._progress.effective, self._progress.numbers
-        check_average(self.config, self._objective, stage, effective, largest, numbers)
-        check_policy_average(self.config, self._objective, stage, numbers)
+        check_average(self.config, self._objective, stage, self._progress, largest)
+        check_policy_average(self.config, self._objective, stage, self._progress.numbers)
 
     @property
     def _masks(self) -> float:
@@ -264,6 +264,7 @@ class Programme(Stages):
                 f"table: its token, told by {told}, is that of other sums. {_OTHER_SUMS}"
             )
         if missing := known.missing():
+            self._check_all_end(hub)
             await self._wait(hub, missing)
             return False
         if self._confirmed is None:
@@ -275,13 +276,26 @@ class Programme(Stages):
             self._confirmed = entries
         return True
 
+    def _check_all_end(self, hub: Hub) -> None:
+        """Refuse to wait for a neighbour whose fit goes on: it has sent a message since."""
+        for peer in hub.session.peers.values():
+            if peer.last[0] > hub.session.round:
+                raise StageError(
+                    f"the fit has ended here after {len(self._sums)} averages, but {peer.name} "
+                    f"goes on, so there is no table: the two have seen other sums, or {peer.name} "
+                    f"computes otherwise. Here it ended with: {_end(self._outcome)}. Compare the "
+                    "versions of hushgrad, and run the fit again with a new id."
+                )
+
     async def _wait(self, hub: Hub, missing: list[Way]) -> None:
         """Wait for the next event, and no longer than `max_wait` for all confirmations."""
         rest = self._asked + self.config.max_wait - monotonic()
         try:
-            async with asyncio.timeout(rest):
+            async with asyncio.timeout(min(rest, _LOOK)):
                 await hub.change()
         except TimeoutError:
+            if rest > _LOOK:
+                return
             names = sorted({self._name(i) for i, _ in missing})
             raise StageError(
                 f"no confirmation came within max_wait = {self.config.max_wait:g} s from "
@@ -326,6 +340,10 @@ class Programme(Stages):
         self._file.write(Section(stage, 0, {"sum": pooled}), afresh=False)
         self._sums.append(pooled)
         self._advance(pooled)
+
+
+def _end(outcome: Fitted | FitError | None) -> str:
+    return str(outcome).rstrip(".") if isinstance(outcome, FitError) else "a table"
 
 
 _OTHER_SUMS = (

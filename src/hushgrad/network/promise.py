@@ -54,6 +54,7 @@ def fit_bound(declared: Declared, data: Data) -> RowBound:
     """
     from hushgrad import theory
     from hushgrad.fitting.averages import most_averages
+    from hushgrad.fitting.bounds import table_part
     from hushgrad.fitting.model import Model
     from hushgrad.fitting.plan import parts_of, programme_of, stages_of
     from hushgrad.fitting.progress import FitProgress
@@ -61,7 +62,9 @@ def fit_bound(declared: Declared, data: Data) -> RowBound:
 
     found: list[float] = []
     for model, rows in zip(stages_of(declared).values(), parts_of(data), strict=True):
-        assert isinstance(model, Model)  # pooled tables have no bound
+        if not isinstance(model, Model):
+            found.append(table_part(model) or 0.0)
+            continue
         assert isinstance(rows, Rows)
         progress = FitProgress()
         fit = programme_of(model, rows, progress)

@@ -1,4 +1,4 @@
-"""The audit of a fit's programme: every average of it, attacked on rows that are drawn.
+"""The audit of the programme of a fit or a plan: every average, attacked on rows that are drawn.
 
 `hushgrad dossier` shows it. The programme runs in the simulator with as many sites and rows as in
 earnest, and every average is one run of the method that deployed agents use. The other sites attack
@@ -17,9 +17,7 @@ import numpy as np
 from hushgrad.fitting.averages import averaging, rounds_of_average
 from hushgrad.fitting.drawn_rows import draw_columns
 from hushgrad.fitting.lockstep import drive
-from hushgrad.fitting.model import Model
-from hushgrad.fitting.programmes import programme
-from hushgrad.fitting.rows import needed, rows_of
+from hushgrad.fitting.plan import Declared, columns_of, data_of, programme_of
 from hushgrad.fitting.sums import Vector
 from hushgrad.fitting.tables import table_of
 from hushgrad.graphs import complete
@@ -45,7 +43,7 @@ class ProgrammeFinding:
 
 
 def audit_programme(
-    model: Model,
+    model: Declared,
     rows: Sequence[int],
     *,
     eta: float,
@@ -76,8 +74,8 @@ def audit_programme(
         return list(n_sites * made.x[0])
 
     fits = [
-        programme(model, rows_of(model, table_of(
-            draw_columns(model, n, site), needed(model), site=f"site {site}"
+        programme_of(model, data_of(model, table_of(
+            draw_columns(model, n, site), columns_of(model), site=f"site {site}"
         )))
         for site, n in enumerate(rows)
     ]  # fmt: skip

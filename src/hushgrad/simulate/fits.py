@@ -26,17 +26,19 @@ from hushgrad.fitting.plan import (
     FitPlan,
     columns_of,
     data_of,
+    parts_of,
     programme_of,
     small_cell_of,
 )
 from hushgrad.fitting.plan_result import Fitted, checked, masked
+from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.sums import SIZE, Vector
 from hushgrad.fitting.tables import SiteTable, read_table, table_of
 from hushgrad.masks import ZeroSum
 from hushgrad.mixing import Network
 from hushgrad.problems import average
 from hushgrad.simulate.run import run
-from hushgrad.theory.revealed import MOST_SHARE
+from hushgrad.theory.revealed import MOST_OF_ROW, MOST_SHARE
 
 type Columns = Mapping[str, Any]  # name → array or list, (rows,)
 
@@ -74,7 +76,8 @@ def fit(
         )
     check_contracts({name: contract(declared) for name, declared in models.items()})
     data = {name: _rows(models[name], name, site) for name, site in sites.items()}
-    fits = [programme_of(models[name], rows) for name, rows in data.items()]
+    told = {name: FitProgress() for name in data}
+    fits = [programme_of(models[name], rows, told[name]) for name, rows in data.items()]
     if network is None:
         return checked(drive(fits, add)[0], data)
     accepted = tuple(accept_exposure)
@@ -82,8 +85,8 @@ def fit(
     averages = _Averages(network, masks or MASKS, seed, progress, accepted)
     found = masked(drive(fits, averages.pool)[0], SIZE * averages.masks.linear or None)
     result = replace(found, rounds=averages.rounds)
-    if "sums" not in accepted and result.share_pooled > MOST_SHARE and not result.is_quadratic:
-        warnings.warn(_exposure(result), RiskWarning, stacklevel=2)
+    if "sums" not in accepted and (found := _exposure(result, data, told)):
+        warnings.warn(found, RiskWarning, stacklevel=2)
     return checked(result, data)
 
 
@@ -100,13 +103,29 @@ def _check_cells(
             )
 
 
-def _exposure(result: Fitted) -> str:
-    return (
-        f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, but "
-        f"this fit pooled {result.numbers_pooled}, {result.share_pooled:.0%} of them: rows can be "
-        "fitted to the sums. Have more rows or fewer columns. To accept this, say "
-        'accept_exposure=["sums"].'
-    )
+def _exposure(
+    result: Fitted, data: Mapping[str, Data], told: Mapping[str, FitProgress]
+) -> str | None:
+    """What agents would refuse about the sums, with the rows of all sites as honest ones."""
+    if result.is_quadratic:
+        return None
+    accept = 'To accept this, say accept_exposure=["sums"].'
+    if result.share_pooled > MOST_SHARE:
+        return (
+            f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, "
+            f"but this fit pooled {result.numbers_pooled}, {result.share_pooled:.0%} of them: rows "
+            f"can be fitted to the sums. Have more rows or fewer columns. {accept}"
+        )
+    n_rows = {name: max(part.n_rows for part in parts_of(rows)) for name, rows in data.items()}
+    for name, progress in told.items():
+        share = progress.largest_share(sum(n_rows.values()) / n_rows[name])
+        if share is not None and share > MOST_OF_ROW:
+            return (
+                f"the sums of a fit determine at most {MOST_OF_ROW:.0%} of every row, but these "
+                f"determine {share:.1%} of a row of {name}: its agent would refuse the fit. Have "
+                f"more rows, join rare values, clip long rows, or use a penalty. {accept}"
+            )
+    return None
 
 
 def _models(model: Any, sites: Any) -> dict[str, Declared]:

@@ -69,7 +69,6 @@ class Setting:
     coefficients: int = 0  # of a fit, whose stages are averages; 0: there is no fit
     averages: int = 0  # that the fit is expected to need
     numbers: int = 0  # and the numbers that they pool
-    is_stepwise: bool = False  # two Hessians of the fit may differ by single rows: Huber, Cox
 
     @property
     def masks(self) -> ZeroSum | None:
@@ -114,6 +113,7 @@ class OwnNumbers:
     curvature: float | None = None  # a bound of ‖H_i‖; None: not known
     gradient: float | None = None  # the largest entry of g_i(x⁰) and q_i; None: not known
     rows: float | None = None  # effective ones of the smallest honest component; None: not known
+    determined: float | None = None  # of a row, by the sums of a fit of these rows; None: unknown
     small_cell: str | None = None  # a cell with too few rows of this agent; None: there is none
 
 
@@ -325,17 +325,13 @@ def _degree(setting: Setting, own: OwnNumbers) -> Answer:
 
 def _sums(setting: Setting, own: OwnNumbers) -> Answer:
     told = count_revealed(setting, own.rows)
-    if setting.is_stepwise:
-        return False, (
-            "two sums of a fit must not differ by single rows, but Huber's and Cox's Hessians have "
-            "steps: a row that crosses delta, or leaves the rows at risk, is the difference of two "
-            "averages. Use another kind of model."
-        )
     if told is None:
         if not setting.has_curvature:
             return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"
         return True, "the run has no stages whose sums could be counted"
     objection = told.objection()
+    if objection is None and isinstance(told, Pooled):
+        objection = told.average_objection(own.determined, "in a fit like one of these rows alone")
     return objection is None, objection or told.summary
 
 

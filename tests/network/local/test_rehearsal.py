@@ -12,8 +12,10 @@ import hushgrad as hg
 from hushgrad.cli import app
 from hushgrad.errors import AgentError, InputError
 from hushgrad.fitting.drawn_rows import draw_columns
+from hushgrad.fitting.model_file import load_model
 from hushgrad.network.local.rehearsal import plan_of, rehearse
 from hushgrad.network.local.slow_links import SlowLink
+from hushgrad.privacy.programme_audit import audit_programme
 from hushgrad.schema.toml import to_toml
 from support import fits
 
@@ -45,7 +47,7 @@ def test_all_sites_run_as_processes_and_end_with_the_fit_of_the_drawn_rows(
 ):
     (tmp_path / "policy.toml").write_text("[policy]\nmin_rows = 1000000\n")
     monkeypatch.setenv("HUSHGRAD_POLICY", str(tmp_path / "policy.toml"))  # for real rows only
-    rows = [900, 1000, 1100]
+    rows = [2000, 2500, 3000]
     options = [text for n in rows for text in ("--rows", str(n))]
     result = CliRunner().invoke(
         app, ["rehearse", str(model_file), *options, "--latency", "100ms", "--format", "json"]
@@ -61,6 +63,55 @@ def test_all_sites_run_as_processes_and_end_with_the_fit_of_the_drawn_rows(
     assert document["seconds"] > 0.05 * (plain.n_averages + 1)
     vector = 8 * 9  # bytes of a vector of the first average, at the very least
     assert min(site["bytes"] for site in document["sites"]) > 2 * vector * plain.n_averages
+
+
+PLAN = {
+    "stage": [
+        {"name": "who", "kind": "sum", "means": ["age"], "tables": [["stage", "died"]],
+         "histograms": {"age": [20, 50, 90]},
+         "factors": {"stage": ["I", "II"], "died": ["no", "yes"]}},
+        {"name": "deaths", "kind": "fit", "model": MODEL},
+        {"name": "ages", "kind": "fit", "model": {
+            "kind": "linear", "outcome": "age", "columns": ["died"],
+            "factors": {"died": ["no", "yes"]}, "ranges": {"age": [18, 100]}}},
+    ]
+}  # fmt: skip
+
+
+def test_a_plan_is_rehearsed_with_rows_that_keep_the_rules_of_all_stages(tmp_path):
+    file = tmp_path / "plan.toml"
+    file.write_text(to_toml(PLAN))
+    result = CliRunner().invoke(app, ["rehearse", str(file), "--rows", "1500", "--quiet"])
+    assert result.exit_code == 0, result.output
+    plan = load_model(file)
+    sites = {str(j): draw_columns(plan, 1500, j) for j in range(3)}
+    assert max(site["age"].max() for site in sites.values()) <= 90
+    plain = hg.fit(plan, sites)
+    for found in (plain["who"], plain["ages"]):
+        assert (
+            found.table() if found is plain["who"] else found.table(alone=False)
+        ) in result.output
+    assert "stage 3 of 3: ages" in result.output
+    assert f"{plain.numbers_pooled} pooled numbers" in result.output
+    assert "masks: μ = " in result.output  # every stage has its ranges
+
+
+def test_a_plan_that_no_row_can_keep_is_named(tmp_path):
+    stages = hg.FitPlan(stages={
+        "a": hg.PooledTables(histograms={"age": [0, 10]}),
+        "b": hg.PooledTables(means=["age"], ranges={"age": (18, 90)}),
+    })  # fmt: skip
+    with pytest.raises(hg.errors.ModelError, match="no value of 'age' is within the ranges"):
+        draw_columns(stages, 10, 0)
+
+
+def test_the_programme_of_a_plan_is_audited_average_by_average():
+    stages = {"who": hg.PooledTables(means=["age"]), "deaths": declared()}
+    found = audit_programme(hg.FitPlan(stages=stages), [60, 70, 80], eta=0.0, agent=0)
+    assert {one.averages for one in found} == {1 + 6}
+    exposed = {one.adversary: one.is_exposed for one in found}
+    assert exposed.pop("all other sites together")  # who know every mask
+    assert not any(exposed.values())
 
 
 def test_too_few_rows_are_refused_as_in_earnest(model_file, tmp_path):

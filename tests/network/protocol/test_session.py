@@ -198,7 +198,10 @@ def test_no_more_than_two_rounds_are_ever_kept():
 def test_an_old_copy_of_this_agent_stops_itself():
     there = at(1, 5)
     accept(there, content(0, 5))
-    with pytest.raises(StaleCopyError, match=r"bob holds round 5 of this agent.*ends at round 4"):
+    said = (
+        r"bob holds round 5 of this agent.*ends at round 4, as bob says. It is the only neighbour"
+    )
+    with pytest.raises(StaleCopyError, match=said):
         greet(at(0, 4), there)
 
 

@@ -12,7 +12,6 @@ from hushgrad.fitting.averages import (
     most_averages,
     rounds_of_average,
 )
-from hushgrad.fitting.model import Model
 from hushgrad.fitting.model_file import load_model
 from hushgrad.fitting.plan import Declared
 from hushgrad.fitting.sums import SIZE
@@ -98,10 +97,6 @@ def fit_of(findings: Mistakes, source: Source, tables: Table) -> tuple[RunConfig
             ("fit", "model"),
             f"has a contract of {size} bytes, and agents compare up to {MOST_HELLO - _ROOM}. Use "
             "shorter names, units and levels.",
-        )
-    if own["file"] is None and not isinstance(model, Model):
-        findings.add(
-            ("fit", "model"), "is a plan, and rows are drawn for a single fit only. Give file."
         )
     findings.throw()
     own["file"] = None if own["file"] is None else source.directory / own["file"]

@@ -1,4 +1,4 @@
-"""A rehearsal of a fit: all its sites as agents on this machine, with rows that are drawn.
+"""A rehearsal of a fit or a plan: all sites as agents on this machine, with rows that are drawn.
 
 `hushgrad rehearse` uses it. Keys are made for the rehearsal and thrown away. The rows are drawn
 from the model's declaration inside the agents' processes, so no file of a site is read, no policy
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import InputError
-from hushgrad.fitting.model import Model
 from hushgrad.fitting.model_file import load_model
+from hushgrad.fitting.plan import Declared
 from hushgrad.network.config.file import load_config, write_config
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.config.tables import TRUSTED
@@ -31,7 +31,7 @@ from hushgrad.network.ops.result import AgentResult, read_result
 
 RUN = "rehearsal"
 SITES = 3  # of a model alone
-ROWS = 1000
+ROWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class RehearsalPlan:
     """What is rehearsed."""
 
     model_file: Path
-    model: Model
+    model: Declared
     names: tuple[str, ...]  # of the sites, by number
     rows: tuple[int, ...]  # of each site
     run: Mapping[str, Any]  # [run], without the id
@@ -57,7 +57,7 @@ class Rehearsed:
 
     @property
     def fit(self) -> Mapping[str, Any]:
-        """The fit as `FitResult.to_json` has it."""
+        """The fit or the plan, as `to_json` of its result has it."""
         assert self.results[0].fit is not None
         return self.results[0].fit
 
@@ -94,12 +94,7 @@ def plan_of(file: Path, *, sites: int | None, rows: Sequence[int]) -> RehearsalP
         )
     given = given * len(names) if len(given) == 1 else given
     model = load_model(model_file)
-    if not isinstance(model, Model):
-        raise InputError(
-            f"a rehearsal draws the rows of one fit, but '{model_file}' is a plan of "
-            f"{len(model.stages)} stages. Rehearse a file with the [model] of each fit alone."
-        )
-    if "model" in tables:  # as the sites would declare
+    if "run" not in tables:  # as the sites would declare
         run["honest_rows"] = sum(sorted(given)[:2])
     return RehearsalPlan(
         model_file=model_file,

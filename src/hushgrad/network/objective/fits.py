@@ -64,7 +64,6 @@ class FitSpec:
         """The rows of the file, by the rules of the model."""
         names = columns_of(self.model)
         if self.file is None:
-            assert isinstance(self.model, Model)  # the rehearsal of a plan is refused
             drawn = draw_columns(self.model, self.draw_rows or 1, self.number)
             return data_of(self.model, table_of(drawn, names, site=self.site))
         table = read_table(

@@ -66,6 +66,9 @@ class Claims:
         An agent sends round n only when all neighbours hold its round n − 2. So all neighbours of
         an old copy tell the same, up to two rounds, and no neighbour is believed against another.
         Until all have spoken the agent refuses the neighbour, and makes no new message without it.
+
+        The word of an only neighbour cannot be checked: frames carry no signature that it could
+        show. It ends the run, as its silence would, and the message calls it its word.
         """
         name = self._names[j]
         text = f"{name} holds round {held} of this agent, whose journal ends at round {round_}"
@@ -87,4 +90,10 @@ class Claims:
         unheard = [name for other, name in self._names.items() if other not in words]
         if unheard:
             raise WireError(f"{text}; this agent waits for the word of {unheard[0]}", "claim")
+        if len(self._names) == 1:
+            raise StaleCopyError(
+                f"{text}, as {name} says. It is the only neighbour, so nobody can confirm or deny "
+                f"it, and this agent makes no new message. Ask the site of {name} before anything "
+                f"is restored. {OLD_COPY}"
+            )
         raise StaleCopyError(f"{text}. {OLD_COPY}")
