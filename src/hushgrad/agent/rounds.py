@@ -96,7 +96,7 @@ def open_round(
     else:
         receivers = sorted({i for messages, _ in sent for i in messages})
         payloads = {i: tuple([messages.get(i) for messages, _ in sent]) for i in receivers}
-    return OpenRound(sendings, Outbox(tuple(map(len, own)), payloads), own)
+    return OpenRound(sendings, Outbox(tuple([len(u) for u in own]), payloads), own)
 
 
 def _send(sending: Sending, vectors: Sequence[Vector], at: int) -> tuple[dict[int, Vector], Vector]:

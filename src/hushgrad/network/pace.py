@@ -35,7 +35,9 @@ class Pace:
         """Compute one round by `work(*given)`, and note its time."""
         started = perf_counter()
         done = work(*given)
-        self.note(perf_counter() - started)
+        seconds = perf_counter() - started
+        if seconds > QUICK or self._slow_rounds:
+            self.note(seconds)
         return done
 
     def note(self, seconds: float) -> None:
@@ -44,5 +46,5 @@ class Pace:
             self._slow_rounds = inf
         elif seconds > QUICK:
             self._slow_rounds += 1
-        elif self._slow_rounds:
+        else:
             self._slow_rounds = max(0.0, self._slow_rounds - FORGIVEN)
