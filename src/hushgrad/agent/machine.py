@@ -75,7 +75,7 @@ class StepMachine:
 
         An own share is finite only if all messages are, so the own shares tell.
         """
-        return all([is_within(own, most) for own in self._opened.own])
+        return all(is_within(own, most) for own in self._opened.own)
 
     # ---- going on
 

@@ -35,9 +35,7 @@ class Pace:
         """Compute one round by `work(*given)`, and note its time."""
         started = perf_counter()
         done = work(*given)
-        seconds = perf_counter() - started
-        if seconds > QUICK or self._slow_rounds:
-            self.note(seconds)
+        self.note(perf_counter() - started)
         return done
 
     def note(self, seconds: float) -> None:
@@ -46,5 +44,5 @@ class Pace:
             self._slow_rounds = inf
         elif seconds > QUICK:
             self._slow_rounds += 1
-        else:
+        elif self._slow_rounds:
             self._slow_rounds = max(0.0, self._slow_rounds - FORGIVEN)
