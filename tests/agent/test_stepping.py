@@ -14,7 +14,7 @@ from hushgrad.agent import machine as machine_module
 from hushgrad.agent import stepping, vectors
 from hushgrad.agent.local import local_agents
 from hushgrad.agent.machine import StepMachine
-from hushgrad.agent.stepping import Combination, Recipe
+from hushgrad.agent.stepping import Combination, Recipe, computed
 from support import cases
 from support.conformance import NETWORKS, ROWS
 
@@ -50,7 +50,7 @@ def test_every_linear_expression_is_its_array_in_every_iteration(pair):
     scale = np.abs(recipe.weights or 1.0).sum() * np.abs(VECTORS).max()
     for at in range(AHEAD):
         np.testing.assert_allclose(
-            recipe.computed(VECTORS, at), expected[0, :, at],
+            computed([recipe], VECTORS, at)[0], expected[0, :, at],
             rtol=0, atol=1e-14 * max(scale, 1),
         )  # fmt: skip
 

@@ -90,13 +90,14 @@ def open_round(
     A sending has weights for several iterations; `at` picks the weights of this one.
     """
     sent = [_send(*each, at) for each in zip(sendings, vectors, strict=True)]
-    own = tuple([stays for _, stays in sent])
     if len(sent) == 1:
-        payloads: dict[int, Payload] = {i: (message,) for i, message in sent[0][0].items()}
-    else:
-        receivers = sorted({i for messages, _ in sent for i in messages})
-        payloads = {i: tuple([messages.get(i) for messages, _ in sent]) for i in receivers}
-    return OpenRound(sendings, Outbox(tuple(map(len, own)), payloads), own)
+        ((messages, own),) = sent
+        payloads: dict[int, Payload] = {i: (message,) for i, message in messages.items()}
+        return OpenRound(sendings, Outbox((len(own),), payloads), (own,))
+    receivers = sorted({i for messages, _ in sent for i in messages})
+    payloads = {i: tuple([messages.get(i) for messages, _ in sent]) for i in receivers}
+    every = tuple([own for _, own in sent])
+    return OpenRound(sendings, Outbox(tuple(map(len, every)), payloads), every)
 
 
 def _send(sending: Sending, vectors: Sequence[Vector], at: int) -> tuple[dict[int, Vector], Vector]:

@@ -115,12 +115,13 @@ class Recipe(NamedTuple):
             return cls(of, [rows[0].tolist()] * ahead)
         return cls(of, rows.tolist())
 
-    def computed(self, known: Sequence[Vector], at: int) -> Vector:
-        """The vector in the iteration at this place."""
-        of, weights = self
-        if weights is None:
-            return known[of[0]]
-        return combine(weights[at], [known[n] for n in of])
+
+def computed(recipes: Sequence[Recipe], known: Sequence[Vector], at: int) -> list[Vector]:
+    """The vectors of some recipes in the iteration at this place."""
+    return [
+        known[of[0]] if weights is None else combine(weights[at], [known[n] for n in of])
+        for of, weights in recipes
+    ]
 
 
 class _StepPart(NamedTuple):
@@ -184,12 +185,12 @@ def as_traced(plan: StepPlan, local: Local, k: int, state: Sequence[Vector]) -> 
     known, at = list(state), k - plan.iterations.start
     for points, sendings, vectors in plan.parts:
         for point in points:
-            gradient = local.gradient(point.computed(known, at))
-            known.append(np.asarray(gradient, np.float64))
+            (x,) = computed([point], known, at)
+            known.append(np.asarray(local.gradient(x), np.float64))
         if sendings:
-            given = [[recipe.computed(known, at) for recipe in each] for each in vectors]
+            given = [computed(each, known, at) for each in vectors]
             known += yield open_round(sendings, given, at)
-    return [recipe.computed(known, at) for recipe in plan.end]
+    return computed(plan.end, known, at)
 
 
 def as_it_is(agent: SingleAgent, step: Step[Any]) -> Rounds:

@@ -7,7 +7,7 @@ here depends on anything but the operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from sys import float_info
 
 import numpy as np
@@ -35,23 +35,36 @@ def is_within(vector: Vector, most: float) -> bool:
     return bool(vector.max() <= most and vector.min() >= -most)
 
 
-def total(vectors: Iterable[Vector]) -> Vector:
+def size(vector: Vector) -> float:
+    """‖v‖_∞; a few numbers are compared at less cost one by one."""
+    if len(vector) <= _FEW:
+        return max(map(abs, vector.tolist()))
+    return float(np.abs(vector).max())
+
+
+def total(vectors: Sequence[Vector]) -> Vector:
     """The sum from the first to the last; none of them is changed."""
-    every = iter(vectors)
-    found = next(every)
-    for vector in every:
-        found = found + vector
-        break
-    for vector in every:  # `found` is new, so no further memory is needed
+    if len(vectors) == 1:
+        return vectors[0]
+    found = vectors[0] + vectors[1]
+    for vector in vectors[2:]:  # `found` is new, so no further memory is needed
         found += vector
     return found
 
 
 def combine(weights: Sequence[float], vectors: Sequence[Vector]) -> Vector:
     """Σ_n w_n v_n from the first to the last; one vector of weight 1 is given as it is."""
-    if not any(weights):
-        return np.zeros_like(vectors[0])
-    return total(v if w == 1.0 else w * v for w, v in zip(weights, vectors, strict=True) if w)
+    found, is_new = None, False
+    for w, vector in zip(weights, vectors, strict=True):
+        if w:
+            part = vector if w == 1.0 else w * vector
+            if found is None:
+                found, is_new = part, part is not vector
+            elif is_new:
+                found += part
+            else:
+                found, is_new = found + part, True
+    return np.zeros_like(vectors[0]) if found is None else found
 
 
 def divide(
@@ -62,7 +75,10 @@ def divide(
     The rest is the sum less the messages as they are, so that rounding errors do not accumulate.
     """
     messages = [combine(row, vectors) for row in weights]
-    rest = total(vectors)
-    for n, message in enumerate(messages):
-        rest = np.subtract(rest, message, out=rest if n else None)  # a vector of the step stays
+    rest, is_new = total(vectors), len(vectors) > 1
+    for message in messages:
+        if is_new:
+            rest -= message
+        else:  # a vector of the step stays
+            rest, is_new = rest - message, True
     return messages, rest

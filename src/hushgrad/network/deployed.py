@@ -303,7 +303,7 @@ class Agent:
         hub.start()
         hub.send_round()
         if not self._is_followed:
-            hub.complete = lambda: self._advance_now(hub, rounds)
+            hub.complete = partial(self._advance_now, hub, rounds)
         while rounds.status is None and not self._is_asked_to_stop:
             if rounds.due is not None:
                 if await stages.enter(hub, rounds, self._compute):

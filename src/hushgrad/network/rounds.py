@@ -133,7 +133,7 @@ class Rounds:
         self.frames.pop(self.round - 1, None)  # a peer that has sent this round holds the last
         before = None if self._run.tolerance is None else machine.x
         came = {j: data.payload for j, data in inbox.items() if data.present}
-        self._suspicion.look(came, stage=self.stage, k=machine.k, round_=machine.round)
+        self._suspicion.look(came, stage=steps.stage, k=machine.k, round_=machine.round)
         has_ended = steps.advance(machine.receive(came))
         del came
         if before is not None:
@@ -143,16 +143,17 @@ class Rounds:
             self._must_stop |= self._stopping.next(stop, is_still=self._is_still)
         consumed = b"".join([inbox[j].digest for j in self._peers])
         inbox.clear()  # frees the memory of long messages before the next ones are made
-        is_over = has_ended and machine.k == self._end_of_stage()
-        is_last = self._is_last_stage and self._run.model is None  # a fit ends when it knows enough
-        if (has_ended and self._must_stop) or (is_over and is_last):
-            self._finish(consumed, Status.CONVERGED if self._must_stop else self._complete)
-        elif is_over:
-            self.due, self._consumed = self.stage + 1, consumed
+        if not has_ended:
+            self._commit(consumed, is_new=False)
+        elif self._must_stop:
+            self._finish(consumed, Status.CONVERGED)
+        elif machine.k < self._end_of_stage():
+            steps.go_on()
+            self._commit(consumed, is_new=True)
+        elif self._is_last_stage and self._run.model is None:  # a fit ends when it knows enough
+            self._finish(consumed, self._complete)
         else:
-            if has_ended:
-                steps.go_on()
-            self._commit(consumed, is_new=has_ended)
+            self.due, self._consumed = self.stage + 1, consumed
         return has_ended
 
     @property

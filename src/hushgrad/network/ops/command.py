@@ -6,6 +6,7 @@ The package's `__main__` calls it without the parser of all other commands, to s
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -85,6 +86,7 @@ def run_agent(
         config = replace(config, log=replace(config.log, level="error"))
     is_live = not (quiet or is_supervised) and config.log.format == "text"
     agent = Agent(config, listening=_inherited(listen_fd))
+    gc.freeze()  # modules stay: no collection in the rounds need look at them again
     result = asyncio.run(_watched(agent, is_live=is_live, is_supervised=is_supervised))
     files = _write(config, result, agent)
     exit_code = result.exit_code if files else result.exit_code or FAILED

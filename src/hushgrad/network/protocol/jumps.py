@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrad.agent.rounds import Payload
-from hushgrad.agent.vectors import Vector
+from hushgrad.agent.vectors import Vector, size
 
 # tests/network/protocol/test_jumps.py watches honest runs: no change exceeds FACTOR · m / 3
 FACTOR = 128.0  # a row of a Huber loss that leaves its linear part moved a tracker by 26 m
@@ -45,7 +45,7 @@ class Jump(NamedTuple):
 class _Course:
     """The messages of one neighbour in one exchange."""
 
-    last: Vector  # the watched entries
+    last: Vector  # the watched entries; nobody writes into a message
     way: float
     largest: float = 0.0  # of the changes of late: m
     record: float = 0.0  # of all changes
@@ -82,10 +82,10 @@ class JumpWatch:
         key = sender, self._turn, e
         course = self._courses.get(key)
         if course is None:
-            self._courses[key] = _Course(vector.copy(), float(np.maximum.reduce(np.abs(vector))))
+            self._courses[key] = _Course(vector, size(vector))
             return
-        moved = float(np.maximum.reduce(np.abs(vector - course.last)))
-        course.last[:] = vector
+        moved = size(vector - course.last)
+        course.last = vector
         most = FACTOR * course.largest + FLOOR * course.way
         if course.calm >= WARM_UP and moved > most:
             jumps.append(Jump(sender, moved, most))

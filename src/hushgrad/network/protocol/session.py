@@ -29,7 +29,7 @@ from hushgrad.network.protocol.claims import OLD_COPY, Claims
 from hushgrad.network.protocol.codes import OTHER_END
 from hushgrad.network.protocol.frames import Bytes, Data, Frame, FrameKind, decode_data, encode
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, run_digest
-from hushgrad.network.protocol.states import RUN, RunEvent, RunState, after
+from hushgrad.network.protocol.states import FINISHED_STATES, RUN, RunEvent, RunState, after
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,9 @@ class Session:
     @property
     def is_complete(self) -> bool:
         """Whether all messages of the present round are here, and the agent may consume them."""
-        is_running = self.state is RunState.RUNNING
-        return is_running and not self.missing and self.wanted == self.round
+        if self.missing or self.wanted != self.round:
+            return False
+        return self.state is RunState.RUNNING
 
     def take(self) -> dict[int, Data]:
         """The messages of the present round, which are consumed with this call."""
@@ -173,7 +174,7 @@ class Session:
     @property
     def has_finished(self) -> bool:
         """Whether this agent has consumed its last round."""
-        return self.state in (RunState.FINISHED, RunState.SETTLED)
+        return self.state in FINISHED_STATES
 
     @property
     def is_settled(self) -> bool:
@@ -204,7 +205,7 @@ class Session:
     def accept(self, peer: Peer, frame: Frame) -> bool:
         """Take a DATA frame; returns whether it was new."""
         n = frame.round
-        if n > self.round + 1 or (n >= self.wanted and self.has_finished):
+        if n > self.round + 1 or (n >= self.wanted and self.state in FINISHED_STATES):
             raise WireError(
                 f"{peer.name} sent round {n}, but this agent is at round {self.round}: a neighbour "
                 "can be one round ahead at most",

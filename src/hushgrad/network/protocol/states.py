@@ -90,6 +90,7 @@ type ConnectionEvent = FrameKind | Act
 _, _, OPEN, ACKNOWLEDGED, UNMET, LEFT, REFUSED = ConnectionState
 OPEN_STATES = (OPEN, ACKNOWLEDGED)
 OVER_STATES = (UNMET, LEFT, REFUSED)
+FINISHED_STATES = (RunState.FINISHED, RunState.SETTLED)
 
 
 def _table[S: enum.Enum, E: enum.Enum](

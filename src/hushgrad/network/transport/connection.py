@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self.heard = monotonic()
         try:
             for frame in self._parser.received(nbytes):
-                if not self.is_over:
+                if self.state not in OVER_STATES:
                     self._owner.hear(self, frame)
         except WireError as error:
             self._owner.refuse(self, error)
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, frame: Bytes) -> None:
         """Send a frame; a connection that is over sends nothing."""
-        if not self.is_over:
+        if self.state not in OVER_STATES:
             self.spoke = monotonic()
             self._transport.write(frame)
             if self._transport.get_write_buffer_size() > self._owner.most_unsent:

@@ -212,7 +212,8 @@ class Hub:
 
     def commit(self, round_: int, frames: Mapping[int, Bytes], sizes: tuple[int, ...]) -> None:
         """Send a round that is in the journal."""
-        self.refuse_all(self.session.commit(round_, frames, sizes))
+        if misfits := self.session.commit(round_, frames, sizes):
+            self.refuse_all(misfits)
         self._dispatch.check_distances()
         self.send_round()
 
