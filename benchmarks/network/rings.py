@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -135,6 +136,7 @@ def _run_all(
                     [sys.executable, "-m", "benchmarks.network.member", what, json.dumps(each)],
                     cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     pass_fds=[member.ear.fileno()],
+                    env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # as the files in deploy/ do
                 )
             )  # fmt: skip
     until = time.monotonic() + PATIENCE
