@@ -5,6 +5,7 @@ import pytest
 
 import hushgrad as hg
 from support import cases
+from support.tables import combinations
 
 Q = cases.Quadratics()
 N_ARCS = 2 * len(cases.UNDIRECTED)
@@ -42,11 +43,9 @@ def sent(transcript):
     return numbers
 
 
-@pytest.mark.parametrize("engine", ["stacked", "agents"])
-@pytest.mark.parametrize(
-    ("algorithm", "vectors", "scalars", "rounds"), COUNTS, ids=lambda v: getattr(v, "title", "")
-)
-def test_vectors_per_link_and_iteration(algorithm, vectors, scalars, rounds, engine):
+@pytest.mark.parametrize(("engine", "count"), combinations(["stacked", "agents"], COUNTS))
+def test_vectors_per_link_and_iteration(engine, count):
+    algorithm, vectors, scalars, rounds = count
     result = run(algorithm, engine=engine, transcript=True)
     d = cases.D
     assert result.messages_per_link == vectors

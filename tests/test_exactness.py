@@ -7,6 +7,7 @@ import pytest
 
 import hushgrad as hg
 from support import cases
+from support.tables import combinations
 
 GEOMETRIC = hg.stepsizes.geometric(0.9)
 
@@ -28,11 +29,13 @@ def problems():
     }
 
 
-@pytest.mark.parametrize("form", ["lazy", "square"])
+# ridge is quadratic as estimation is, and its pooled fit is found below
 @pytest.mark.parametrize(
-    "name",
-    # ridge is quadratic as estimation is, and its pooled fit is found below
-    ["estimation", "logistic", pytest.param("ridge", marks=pytest.mark.slow)],
+    ("form", "name"),
+    [
+        *combinations(["lazy", "square"], ["logistic", "estimation"]),
+        *[pytest.param(form, "ridge", marks=pytest.mark.slow) for form in ("lazy", "square")],
+    ],
 )
 def test_pdg_nds_with_geometric_deviation_is_exact(name, form):
     problem = problems()[name]

@@ -31,6 +31,7 @@ def shown(name):
     return re.search(r"run\.py\n(.*?)```", text, re.DOTALL)[1]
 
 
+@pytest.mark.slow  # five processes; the doctor examines their files below
 def test_sensors_that_see_one_direction_each_find_the_estimate_from_all_readings(tmp_path):
     text = output("sensors", tmp_path)
     assert numbers("determine # of 2 directions", text) == [1] * 5

@@ -27,6 +27,7 @@ from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import read_stages, write_stage
 from hushgrad.network.transport.in_memory import InMemoryTransport
 from support import agent_network
+from support.tables import some
 
 NETWORK = hg.Network(hg.graphs.ring(4))
 GAP = 0.2 * (1 - NETWORK.eta)
@@ -109,7 +110,7 @@ def lengths(algorithm, problem, iterations):
 # ---- the numbers
 
 
-@pytest.mark.parametrize("make", [logistic, ridge, huber])
+@pytest.mark.parametrize("make", some([logistic, ridge, huber]))
 def test_seeded_agents_are_the_simulator(tmp_path, make):
     problem = make()
     algorithm = recommended(problem)

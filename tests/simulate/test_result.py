@@ -6,6 +6,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import DivergedError, InputError
 from support import cases
+from support.tables import combinations, some
 
 Q = cases.Quadratics()
 NETWORK = cases.undirected()
@@ -29,8 +30,9 @@ def test_samples_are_errors_and_consensus_of_the_trajectory():
     assert result.x.shape == (2, cases.M, cases.D)
 
 
-@pytest.mark.parametrize("transcript", [False, True])
-@pytest.mark.parametrize("engine", ["stacked", "agents"])
+@pytest.mark.parametrize(
+    ("engine", "transcript"), combinations(["stacked", "agents"], [True, False])
+)
 def test_a_users_metric_is_one_function(engine, transcript):
     def spread(x, problem):
         assert problem is Q.problem
@@ -45,8 +47,9 @@ def test_a_users_metric_is_one_function(engine, transcript):
     np.testing.assert_allclose(result.metrics["spread"][:, -1], np.ptp(result.x, axis=1).max(1))
 
 
-@pytest.mark.parametrize("engine", ["stacked", "agents"])
-@pytest.mark.parametrize("transcript", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "transcript"), combinations(["stacked", "agents"], [True, False])
+)
 def test_divergence_is_a_status_that_names_the_iteration(engine, transcript):
     wild = hg.EXTRA(stepsize=hg.stepsizes.constant(50.0))
     result = run(
@@ -81,7 +84,7 @@ def test_converged_means_the_last_error_is_below_the_tolerance():
     assert run(exact, iterations=50, tolerance=0.99 * last).status == ("iteration limit",)
 
 
-@pytest.mark.parametrize("algorithm", [hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()])
+@pytest.mark.parametrize("algorithm", some([hg.PDGNDS(form="square"), hg.AsynDGM(), hg.ADDOPT()]))
 def test_a_saved_run_comes_back_whole(algorithm, tmp_path):
     before = run(algorithm, transcript=True, trials=2, metrics={"one": lambda x, p: 1.0})
     after = hg.load_run(before.save(tmp_path / "run.npz"))

@@ -11,6 +11,7 @@ from hushgrad.agent.stages import SHORTEST, STAGES, Statistic, n_stages, stage_l
 from hushgrad.errors import AlgorithmError, InputError, ProblemError, RiskWarning
 from hushgrad.simulate.run import driver_of
 from hushgrad.simulate.staged import simulate_stages
+from support.tables import combinations
 
 NETWORK = hg.Network(hg.graphs.ring(5))
 FEW_ROWS = ["sums", "curvature"]  # accepted: few rows and long steps make short tests
@@ -213,11 +214,14 @@ NEIGHBOURS = {
 
 @pytest.mark.optimised
 @pytest.mark.parametrize(
-    ("engine", "neighbour"),
-    [("stacked", "passive"), *[("agents", neighbour) for neighbour in NEIGHBOURS]],
+    ("case", "kind"),
+    combinations(
+        [("stacked", "passive"), *[("agents", neighbour) for neighbour in NEIGHBOURS]],
+        ["logistic", "huber", "ridge"],
+    ),
 )
-@pytest.mark.parametrize("kind", ["logistic", "huber", "ridge"])
-def test_other_data_with_the_same_masked_statistics_send_the_same_bits(kind, engine, neighbour):
+def test_other_data_with_the_same_masked_statistics_send_the_same_bits(case, kind):
+    engine, neighbour = case
     """Two worlds: rows have changed hands between agents 1 and 3, and masks make up for it.
 
     Agent 2, their neighbour, listens, or perturbs what it sends. A perturbed run begins its later

@@ -34,7 +34,10 @@ def grid():
     return tuned({"EXTRA": hg.EXTRA(), "Aug": hg.AugDGM()}, stepsizes=STEPSIZES, trials=2)
 
 
-@pytest.mark.parametrize(("label", "method"), [("EXTRA", hg.EXTRA), ("Aug", hg.AugDGM)])
+@pytest.mark.parametrize(
+    ("label", "method"),
+    [pytest.param("EXTRA", hg.EXTRA, marks=pytest.mark.slow), ("Aug", hg.AugDGM)],
+)
 def test_every_cell_is_the_run_that_it_would_be_alone(grid, label, method):
     for cell, value in zip(grid[label].cells, STEPSIZES, strict=True):
         run = alone(method(stepsize=hg.stepsizes.constant(value)), trials=2)

@@ -10,6 +10,7 @@ import hushgrad as hg
 from benchmarks.simulator import limit
 from hushgrad.errors import RiskWarning
 from hushgrad.problems import losses
+from support.tables import combinations
 
 ITERATIONS = 20
 TOLERANCE = 1e-12
@@ -40,7 +41,7 @@ def run(form, problem, network, x0, *, scale, power, trials=1):
         ).x  # fmt: skip
 
 
-@pytest.fixture(params=limit.WIDTHS, ids=lambda width: f"{64 * width} bits")
+@pytest.fixture
 def width(request, monkeypatch):
     """Only this compilation of the kernel; any of them may be the fastest on a machine."""
     monkeypatch.setattr(limit, "WIDTHS", (request.param,))
@@ -64,9 +65,14 @@ def simulated(name, form):
     return (network, problem, x0), step, run(form, problem, network, x0, **step)
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("form", ["ds", "lazy", "square"])
-@pytest.mark.parametrize("threads", [1, 2])
+def with_widths(names, *columns):
+    """Combinations with every compilation."""
+    return pytest.mark.parametrize(
+        (*names, "width"), combinations(*columns, limit.WIDTHS), indirect=["width"]
+    )
+
+
+@with_widths(["name", "form", "threads"], [*GRAPHS], ["ds", "lazy", "square"], [1, 2])
 def test_the_kernel_agrees_with_the_simulator(name, form, threads, width):
     (network, problem, x0), step, ours = simulated(name, form)
     kernel = limit.Limit(network, problem, x0, form=form, seed=5, threads=threads, **step)
@@ -76,8 +82,9 @@ def test_the_kernel_agrees_with_the_simulator(name, form, threads, width):
 
 
 # d with every remainder by the vector length, s with and without a remainder by four
-@pytest.mark.parametrize(("s", "d"), [(1, 1), (4, 15), (5, 10), (9, 21)])
-def test_the_kernel_agrees_at_every_shape(s, d, width):
+@with_widths(["shape"], [(1, 1), (4, 15), (5, 10), (9, 21)])
+def test_the_kernel_agrees_at_every_shape(shape, width):
+    s, d = shape
     network = hg.Network(hg.graphs.small_world(70, 4, 0.2))
     problem = hg.problems.estimation(n_agents=70, s=s, d=d, seed=1)
     x0 = np.random.default_rng(0).normal(size=(70, d))
@@ -87,7 +94,7 @@ def test_the_kernel_agrees_at_every_shape(s, d, width):
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@with_widths(["threads"], [1, 2])
 def test_trials_in_lanes_agree_with_the_simulator(threads, width):
     network = hg.Network(hg.graphs.paper())
     problem = hg.problems.estimation(n_agents=5, s=3, d=2)
@@ -102,7 +109,7 @@ def test_trials_in_lanes_agree_with_the_simulator(threads, width):
     assert np.abs(kernel.x - ours).max() <= TOLERANCE * np.abs(ours).max()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@with_widths(["threads"], [1, 2])
 def test_the_logistic_kernel_agrees_with_the_simulator(threads, width):
     rng = np.random.default_rng(3)
     m, n, d = 6, 30, 21

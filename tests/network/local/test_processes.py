@@ -90,18 +90,25 @@ def test_processes_of_the_recommended_design_run_in_stages(tmp_path):
     assert got.mask_scale is not None
 
 
-def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(tmp_path):
-    network, problem = hg.Network(hg.graphs.path(3)), estimation(3)
-    got = run(tmp_path, PDGNDS, network, problem, iterations=60)
-    same = simulated(PDGNDS, network, problem, iterations=60, engine="agents")
-    assert hg.audit(got) == hg.audit(same)
+PATH, THREE = hg.Network(hg.graphs.path(3)), estimation(3)
 
 
-def test_no_agents_directory_holds_the_data_or_key_of_another(tmp_path):
-    problem = estimation(3)
-    run(tmp_path, {"name": "DGD"}, hg.Network(hg.graphs.path(3)), problem, iterations=2)
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The directory of a run that is over, and its result."""
+    directory = tmp_path_factory.mktemp("ended")
+    return directory, run(directory, PDGNDS, PATH, THREE, iterations=60)
+
+
+def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(ended):
+    same = simulated(PDGNDS, PATH, THREE, iterations=60, engine="agents")
+    assert hg.audit(ended[1]) == hg.audit(same)
+
+
+def test_no_agents_directory_holds_the_data_or_key_of_another(ended):
+    directory, problem = ended[0], THREE
     for j in range(3):
-        own = tmp_path / f"net/agent-{j}"
+        own = directory / f"net/agent-{j}"
         data = read_data(own / "data.npz")
         assert data.keys() == problem.agent_data(j).keys()
         for name, array in problem.agent_data(j).items():
@@ -110,16 +117,8 @@ def test_no_agents_directory_holds_the_data_or_key_of_another(tmp_path):
         assert stat.S_IMODE((own / f"agent-{j}.key").stat().st_mode) == 0o600
         trusted = {path.stem for path in (own / "trusted").iterdir()}
         assert trusted == {f"agent-{i}" for i in range(3) if abs(i - j) == 1}
-    loaded = asyncio.run(Agent(tmp_path / "net/agent-1/agent.toml").run())
+    loaded = asyncio.run(Agent(directory / "net/agent-1/agent.toml").run())
     assert loaded.status is Status.DONE  # the run is over, and its agent says so again
-
-
-def test_push_pull_on_a_directed_graph_gives_the_simulators_trajectory(tmp_path):
-    arcs = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
-    network, problem = hg.Network(hg.graphs.from_edges(arcs, is_directed=True)), estimation(4)
-    options = {"iterations": 200, "record_every": 10}
-    got = run(tmp_path, TABLES["PushPull"], network, problem, **options)
-    check_same(got, simulated(TABLES["PushPull"], network, problem, **options))
 
 
 @pytest.mark.slow
