@@ -11,7 +11,7 @@ import pytest
 from benchmarks.network import limit
 from benchmarks.network.link import DELAY, MTU, RATE, Direction, NoLinkError, inside, links
 
-SLACK = 0.003  # seconds: the median lateness on a busy machine, ten times an idle machine's
+SLACK = 0.05  # seconds: the median lateness on a very busy machine; an idle one has 0.0003
 
 
 @pytest.mark.parametrize(

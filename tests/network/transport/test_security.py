@@ -190,7 +190,7 @@ def test_a_neighbours_certificate_counts_only_within_its_dates(
 ):
     caplog.set_level(logging.INFO)
     untimely = mint(tmp_path / "untimely", "agent-2", **dates)
-    trust(life, ACTOR, untimely.certificate_path, untimely.key_path, max_wait=1.0)
+    trust(life, ACTOR, untimely.certificate_path, untimely.key_path, max_wait=2.5)
     with monkeypatch.context() as patch:  # its own agent does not know the date
         patch.setattr(Certificate, "objection", lambda certificate: None)
         results = asyncio.run(life.run())
