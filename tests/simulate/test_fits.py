@@ -24,7 +24,7 @@ def same(ours, theirs):
     ("graph", "sites", "most"),
     [
         (hg.graphs.complete(3), THREE, 30),
-        (hg.graphs.ring(8), EIGHT, 900),
+        pytest.param(hg.graphs.ring(8), EIGHT, 900, marks=pytest.mark.slow),
         (hg.graphs.star(3), THREE, 900),
     ],
     ids=["three linked sites", "ring of eight", "star"],

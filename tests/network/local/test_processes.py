@@ -163,7 +163,7 @@ def test_killed_agents_are_started_again_and_the_run_is_the_same(tmp_path):
     options = {"iterations": 1500, "record_every": 1}
     starts = []
     undisturbed = simulated(PDGNDS, network, problem, engine="agents", transcript=True, **options)
-    killer = Killer(4)
+    killer = Killer(2)
 
     def watch(rows):
         killer(rows)
@@ -171,7 +171,7 @@ def test_killed_agents_are_started_again_and_the_run_is_the_same(tmp_path):
 
     got = run(tmp_path, PDGNDS, network, problem, watch=watch, **options)
     assert killer.left == 0
-    assert starts[-1] == 3 + 4
+    assert starts[-1] == 3 + 2
     np.testing.assert_array_equal(got.x, undisturbed.x)
     np.testing.assert_array_equal(got.error, undisturbed.error)
     for j in range(3):

@@ -32,6 +32,7 @@ from hushgrad.network.state.sections import (
     encode_section,
 )
 from support import cases, conformance, message_network
+from support.tables import combinations
 
 Q = cases.Quadratics(by_hand=True)
 K = 12
@@ -405,8 +406,9 @@ def test_crashes_do_not_change_runs_in_more_dimensions(name, tmp_path):
     assert network_of_nodes.crashes > 5
 
 
-@pytest.mark.parametrize("durability", ["process", "power"])
-@pytest.mark.parametrize("name", ["PDGNDS lazy", "DGD"])
+@pytest.mark.parametrize(
+    ("durability", "name"), combinations(["process", "power"], ["PDGNDS lazy", "DGD"])
+)
 def test_crashes_do_not_change_runs_of_long_vectors_with_either_durability(
     name, durability, tmp_path
 ):
@@ -479,8 +481,7 @@ def test_crashes_do_not_change_runs_with_many_neighbours(tmp_path):
     np.testing.assert_array_equal(network_of_nodes.live(crash_rate=0.004), expected)
 
 
-@pytest.mark.parametrize("dim", [4, 20])
-@pytest.mark.parametrize("algorithm", [hg.DGD(), Pushing()], ids=["pull", "push"])
+@pytest.mark.parametrize(("dim", "algorithm"), combinations([4, 20], [hg.DGD(), Pushing()]))
 def test_crashes_do_not_change_runs_whose_messages_skip_neighbours(algorithm, dim, tmp_path):
     """A directed ring: agents hear from one neighbour and send to the other."""
     many, m = cases.Quadratics(d=dim), cases.M
