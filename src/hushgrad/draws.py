@@ -58,16 +58,19 @@ class Stream(enum.IntEnum):
 def threefry(key: Words, counter: Words) -> Words:
     """Threefry-2x32-20 of uint32 arrays that broadcast."""
     k0, k1 = key
-    x0, x1 = counter
+    x0, x1 = counter[0] + k0, counter[1] + k1
+    both = x0 ^ x1
+    x0, x1 = both ^ x1, both ^ x0  # of one shape, so NumPy can go on in place
     ks = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
-    x0, x1 = x0 + k0, x1 + k1
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
-            x0 = x0 + x1
-            x1 = (x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))
-            x1 = x1 ^ x0
-        x0 = x0 + ks[(block + 1) % 3]
-        x1 = x1 + ks[(block + 2) % 3] + np.uint32(block + 1)
+            x0 += x1
+            high = x1 << np.uint32(rotation)
+            x1 >>= np.uint32(32 - rotation)
+            x1 |= high
+            x1 ^= x0
+        x0 += ks[(block + 1) % 3]
+        x1 += ks[(block + 2) % 3] + np.uint32(block + 1)
     return x0, x1
 
 
@@ -86,7 +89,10 @@ def uniforms(key: Words, counter: Words) -> Any:
 def words(key: Words, counter: Words) -> NDArray[np.uint64]:
     """The 64 bits of an address as one integer."""
     high, low = threefry(key, counter)
-    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
+    whole = high.astype(np.uint64)
+    whole <<= np.uint64(32)
+    whole |= low
+    return whole
 
 
 def trial_keys(

@@ -103,6 +103,17 @@ def test_every_word_finds_its_entry():
     assert {want[0], want[-1]} == {first, -first}
 
 
+def test_words_beside_every_entry_find_what_a_search_finds():
+    """The first bits of a word skip most of the search, so every entry and its neighbours count."""
+    first, cumulative = cumulative_table(BASE_BITS)
+    entries = np.array(cumulative, np.uint64)
+    words = np.concatenate([entries - np.uint64(1), entries, entries + np.uint64(1)])
+    words = np.concatenate([words, np.array([0, 2**64 - 1], np.uint64)])
+    np.testing.assert_array_equal(
+        base(words), np.searchsorted(entries, words, side="right") + first
+    )
+
+
 def test_a_number_is_the_sum_of_its_levels():
     words = some_words(1000)
     first, cumulative = cumulative_table(BASE_BITS)

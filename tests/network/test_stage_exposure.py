@@ -113,9 +113,10 @@ def test_an_agent_judges_its_rows_and_those_of_a_function_cannot_be_judged(tmp_p
     assert objective.determined is not None
     assert objective.effective_lengths == pytest.approx(ROWS)
     start = [np.zeros(2)]
-    assert objective.determined(start, False, 1.0) < 0.2
-    assert objective.determined([*start, FAR], False, 1.0) > 0.9
-    assert objective.determined(start, False, 4.0) < 0.5 * objective.determined(start, False, 1.0)
+    alone = objective.determined(start, False, 1.0, ())
+    assert alone < 0.2
+    assert objective.determined([*start, FAR], False, 1.0, ()) > 0.9
+    assert objective.determined(start, False, 4.0, ()) < 0.5 * alone
     unknown = load_objective(lambda x: x, 2)
     assert (unknown.determined, unknown.effective_lengths) == (None, None)
 

@@ -13,6 +13,7 @@ from hushgrad.privacy.attacks.gossip_reconstruction import (
 from support import cases
 
 CASES = 20  # random graphs, problems and starts
+FEW, MANY = range(5), pytest.param(range(CASES), id="many", marks=pytest.mark.slow)
 
 
 def network(seed, m=10):
@@ -145,11 +146,12 @@ def descend(seed, lam, x0=None):
     return run, Q.g(start)
 
 
-@pytest.mark.parametrize(("lam", "least"), [(1e-4, 50), (1e-2, 20)])
-def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, least):
-    """Over 20 random graphs and problems; claimed is only what is right to 10 % of a gradient."""
+@pytest.mark.parametrize("seeds", [pytest.param(FEW, id="few"), MANY])
+@pytest.mark.parametrize(("lam", "least"), [(1e-4, 2.5), (1e-2, 1.0)])
+def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, least, seeds):
+    """Over random graphs and problems; claimed is only what is right to 10 % of a gradient."""
     attack, errors = GossipReconstruction(), []
-    for seed in range(CASES):
+    for seed in seeds:
         run, g0 = descend(seed, lam)
         size = np.sqrt((g0**2).sum(1).mean())
         view = Knowledge.of(run, Curious({0, 1}))
@@ -159,13 +161,14 @@ def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, 
             for estimate in attack(view, target):
                 assert (estimate.quantity, estimate.k.tolist()) == ("gradient", [0])
                 errors.append(np.linalg.norm(estimate.value[0] - g0[target]) / size)
-    assert len(errors) >= least
+    assert len(errors) >= least * len(seeds)
     assert np.median(errors) < 0.05
     assert max(errors) < 0.1
 
 
-def test_large_steps_hide_the_gradients_of_agents_never_heard():
-    for seed in range(CASES):
+@pytest.mark.parametrize("seeds", [pytest.param(FEW, id="few"), MANY])
+def test_large_steps_hide_the_gradients_of_agents_never_heard(seeds):
+    for seed in seeds:
         run, _ = descend(seed, 0.5)
         view = Knowledge.of(run, Curious({0}))
         far = [i for i in range(10) if not any(view.hears(i, j) for j in view.out_links(i))]

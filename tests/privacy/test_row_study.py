@@ -148,5 +148,5 @@ def test_the_lab_recovers_rows_of_the_direct_design_and_says_exposed(cases):
         attacked += per_agent
         met += sum(e.rows[0] for e in finding.evidence if e.quantity == "rows")
     print(f"\ndirect design: {exposed} of {len(cases)} exposed, {met} of {attacked} rows")
-    assert exposed >= 0.8 * len(cases)  # a fit of bounded effort may find nothing
+    assert exposed >= 0.9 * len(cases)  # a fit of bounded effort may find nothing
     assert met > attacked / 2

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import LinearConstraint, milp
 
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
 from hushgrad.problems import rows as row_sums
-from hushgrad.problems.determined import OwnRows, largest_share, row_loss, rows_of
+from hushgrad.problems.determined import Chain, OwnRows, largest_share, row_loss, rows_of
 from hushgrad.theory.revealed import MOST_OF_ROW
 from support.row_study import Case, honest_sums, newton_sums, staged_run
 
@@ -17,7 +18,12 @@ NO_GRID = row_sums.Grids(0.0, 0.0)
 
 
 def told(kind, X, y, starts, is_fixed):
-    """Everything that stages tell of one row, from the statistic itself."""
+    """Everything that stages tell of one row, from the statistic itself.
+
+    A list of lists has the starts of several runs.
+    """
+    if isinstance(starts[0], list):
+        return np.concatenate([told(kind, X, y, of_run, is_fixed) for of_run in starts])
     data = {"X": X[None], "y": np.array([y]), "weight": 1.0, "penalty": 0.0, "delta": 0.7}
     found, before = [], None
     for theta in starts:
@@ -75,6 +81,60 @@ def test_the_share_is_what_differentiated_sums_tell(kind, is_fixed, times):
         found = largest_share(loss, [OwnRows(X, y, 0.7)], starts, is_fixed=is_fixed, times=times)
         assert 0 < found < 1
         assert found == pytest.approx(expected(kind, X, y, starts, is_fixed, times), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "huber"])
+def test_sums_of_other_runs_on_the_same_rows_count_and_the_same_sums_again_tell_nothing(kind):
+    X, rng = draw(n=60)
+    y = X.sum(axis=1) + rng.normal(size=60)
+    y = np.sign(y) if kind == "logistic" else y
+    loss, own = LOGISTIC if kind == "logistic" else HUBER, [OwnRows(X, y, 0.7)]
+    first, other = ([np.zeros(2), 0.4 * rng.normal(size=2)] for _ in range(2))
+    alone = largest_share(loss, own, first)
+    again = largest_share(loss, own, first, before=[Chain(first, is_fixed=False)])
+    assert again == pytest.approx(alone, rel=1e-6)
+    both = largest_share(loss, own, first, before=[Chain(other, is_fixed=False)])
+    near = 1e-4 if kind == "logistic" else 0.03  # a row may be nearer to the kink than a step
+    assert both == pytest.approx(expected(kind, X, y, [other, first], False), rel=near)
+    assert both > 1.1 * alone
+    # each run by itself may be admitted while all of them tell a row
+    many = [Chain([np.zeros(2), 0.4 * rng.normal(size=2)], is_fixed=False) for _ in range(12)]
+    assert largest_share(loss, own, first, before=many) > 0.99
+
+
+def categories(n, levels=3, seed=4):
+    """Rows of three columns with few values each."""
+    X = np.random.default_rng(seed).integers(levels, size=(n, 3)) * np.sqrt([1.0, 2.0, 0.6])
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+@pytest.mark.slow
+def test_an_integer_program_counts_the_rows_of_every_combination():
+    """A whole number of rows for each of 27 combinations, from 18 numbers about 120 rows."""
+    X, starts = categories(120), [np.zeros(3), np.array([0.3, -0.2, 0.5])]
+    every, true = np.unique(X, axis=0, return_counts=True)
+    assert len(every) == 27
+    assert true.min() == 1
+    A = np.array([told("logistic", row, 1.0, starts, False) for row in every]).T
+    A /= np.abs(A).max(axis=1, keepdims=True)
+    near = LinearConstraint(A, A @ true - 1e-6, A @ true + 1e-6)
+    found = milp(np.zeros(27), constraints=near, integrality=1, bounds=(0, 120))
+    np.testing.assert_array_equal(np.rint(found.x), true)
+    # the judgement of rows as real numbers sees nothing of it
+    y = np.ones(120)
+    real = X + 1e-9 * np.random.default_rng(0).normal(size=X.shape)
+    assert largest_share(LOGISTIC, [OwnRows(real, y, 0.0)], starts) < 0.5
+    assert largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], starts) == 1.0
+
+
+def test_categories_that_many_rows_have_or_that_have_many_combinations_hide_rows():
+    starts, y = [np.zeros(3), np.array([0.3, -0.2, 0.5])], np.ones(120)
+    own = OwnRows(categories(120), y, 0.0)
+    assert largest_share(LOGISTIC, [own] * 5, starts) < 0.5
+    assert largest_share(LOGISTIC, [own], starts, times=5.0) < 0.5
+    assert largest_share(LOGISTIC, [own] * 5, starts, honest=2) == 1.0  # two rows in a cell
+    many = OwnRows(categories(120, levels=6), y, 0.0)  # 216 combinations, 18 numbers
+    assert largest_share(LOGISTIC, [many], starts) < 0.7
 
 
 def test_neither_units_nor_a_mixture_of_the_columns_changes_a_share():

@@ -20,7 +20,7 @@ from hushgrad.problems.rows import Grids
 type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
 
-_NUMBERS_AT_ONCE = 2**18  # of which shares are made; more would not make a share cheaper
+_NUMBERS_AT_ONCE = 2**14  # of which shares are made: their words fit into a cache
 
 # of `quadratic` over its default, by benchmarks/simulator/stability.py: above, some draws diverge
 # on some networks

@@ -103,8 +103,8 @@ def _ledgers(place: Path) -> list[LedgerFile]:
     if place.suffix != ".toml":
         found = [LedgerFile(place)]
     else:
-        from hushgrad.network.admission import governing
         from hushgrad.network.config.file import load_config
+        from hushgrad.network.ledgers import governing
 
         config = load_config(place)
         named = [p.ledger_file for p in governing(config) if p.ledger_file is not None]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ LEVELS = 4  # words for one number
 BASE_BITS = 13  # log2 of σ₀
 BITS = 47  # log2 of the largest σ: a float64 holds the sum of many shares exactly
 _SHIFTS = (0, 12, 23)  # log2 of the steps of Y₀, Y₁, Y₂
+_CELL_BITS = 16  # first bits of a word; 92 % of the words are in cells with at most one entry
 
 _FIXED = 128  # bits of the fixed-point numbers from which the table is made
 
@@ -42,15 +44,34 @@ def gaussians(words: Words, step: int) -> Integers:
 
 
 def base(words: Words) -> Integers:
-    """Y (…) with σ₀, one for each word."""
-    first, cumulative = _base_table()
-    return np.searchsorted(cumulative, words, side="right") + first
+    """Y (…) with σ₀, one for each word: its place in the cumulative table.
+
+    The first bits of a word tell the place, or leave two to choose from. The tails, where the table
+    is denser, are searched.
+    """
+    table = _base_table()
+    cell = (words >> np.uint64(64 - _CELL_BITS)).astype(np.intp)
+    found = table.places[cell]
+    found += table.cumulative[found] <= words
+    tail = table.is_dense[cell]
+    found[tail] = np.searchsorted(table.cumulative, words[tail], side="right")
+    return found + table.first
+
+
+class _Table(NamedTuple):
+    first: int
+    cumulative: Words
+    places: Integers  # where the words of a cell, which have their first bits in common, begin
+    is_dense: NDArray[np.bool_]  # a cell with two entries of the table or more
 
 
 @functools.cache
-def _base_table() -> tuple[int, Words]:
+def _base_table() -> _Table:
     lower = np.array(_lower_half(BASE_BITS), np.uint64)
-    return -len(lower), np.concatenate([lower[::-1], -lower])  # −n is 2⁶⁴ − n in 64 bits
+    cumulative = np.concatenate([lower[::-1], -lower])  # −n is 2⁶⁴ − n in 64 bits
+    cells = np.arange(1 << _CELL_BITS, dtype=np.uint64) << np.uint64(64 - _CELL_BITS)
+    places = np.searchsorted(cumulative, cells, side="right")
+    return _Table(-len(lower), cumulative, places, np.diff(places, append=len(cumulative)) > 1)
 
 
 def cumulative_table(bits: int) -> tuple[int, list[int]]:

@@ -13,7 +13,6 @@ import hmac
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,24 @@ from hushgrad.network.auto import provisional
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure, setting_of
 from hushgrad.network.keys.identity import load_certificate
-from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
-from hushgrad.network.objective.objectives import Objective, ObjectiveSpec
+from hushgrad.network.ledgers import (
+    digest_of,
+    governing,
+    holding,
+    key_name,
+    ledgers_of,
+    own_ledger,
+    runs_of_data,
+    told_before,
+)
+from hushgrad.network.objective.data_digest import DataDigest
+from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.policy import (
     Policy,
     Ruling,
     RunFacts,
     check_start,
     counted_rulings,
-    policies_of,
     rulings,
 )
 from hushgrad.network.promise import mu_of
@@ -49,7 +57,6 @@ from hushgrad.network.state.ledger import (
     LedgerFile,
     LedgerLine,
     LedgerRun,
-    ledger_of,
     mus,
     runs_of,
 )
@@ -76,7 +83,7 @@ class Admission:
             self._facts = run_facts(config, objective, is_quadratic=is_quadratic, is_given=is_given)
             for policy in self._policies:
                 _refuse(config, policy, [*rulings(policy, self._facts), *self._counted(policy)])
-        self._own = ledger_of(config.key) if _is_recorded(config) else None
+        self._own = own_ledger(config)
         self._is_given = is_given
 
     def _counted(self, policy: Policy) -> Iterator[Ruling]:
@@ -103,17 +110,12 @@ class Admission:
             with self._own.locked():
                 if not self._own.exists:
                     self._own.create()
-        with ExitStack() as held:
-            for ledger in self._ledgers():
-                held.enter_context(ledger.locked())
+        with holding(self._config):
             for policy in self._policies:
                 if policy.ledger_file is not None:
                     self._judge_again(policy, state)
-            for ledger in self._ledgers():
+            for ledger in ledgers_of(self._config):
                 self._write_begin(ledger, state)
-
-    def _ledgers(self) -> list[LedgerFile]:
-        return _ledgers(self._policies, self._own)
 
     def _judge_again(self, policy: Policy, state: StateDirectory) -> None:
         ledger = policy.ledger_file
@@ -158,7 +160,7 @@ class Admission:
         """Write the end of the run; an error is told in the log, since the run is over."""
         config = self._config
         try:
-            for ledger in self._ledgers():
+            for ledger in ledgers_of(self._config):
                 with ledger.locked():
                     mine = self._mine(ledger.lines())
                     if mine is not None and mine.status != status:
@@ -172,7 +174,10 @@ def admit(
     config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
 ) -> Admission:
     """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
-    check_exposure(provisional(config, objective), objective, is_quadratic=is_quadratic)
+    check_exposure(
+        provisional(config, objective), objective, is_quadratic=is_quadratic,
+        before=told_before(config),
+    )  # fmt: skip
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
 
 
@@ -181,22 +186,13 @@ def note_spent(config: AgentConfig, mu: float | None) -> None:
     if mu is None:
         return
     name = (config.run.id, key_name(config))
-    own = ledger_of(config.key) if _is_recorded(config) else None
-    for ledger in _ledgers(governing(config), own):
+    for ledger in ledgers_of(config):
         with ledger.locked():
             runs = runs_of(ledger.lines())
             mine = [r for r in runs if (r.begun.run, r.begun.facts.get("key")) == name]
             if mine and (mine[-1].mu or 0.0) < mu:
                 told = {"run": name[0], "agent": config.name, "key": name[1], "mu": _plain(mu)}
                 _note(ledger.append(SPENT, told))
-
-
-def _ledgers(policies: list[Policy], own: LedgerFile | None) -> list[LedgerFile]:
-    """Every ledger once, in one order, so that two agents do not wait for each other."""
-    found = {p.ledger_file.path.resolve(): p.ledger_file for p in policies if p.ledger_file}
-    if own is not None:
-        found.setdefault(own.path.resolve(), own)
-    return [found[path] for path in sorted(found)]
 
 
 def _plain(mu: float | None) -> float | str | None:
@@ -237,18 +233,6 @@ def check_policy_average(
             )
 
 
-def governing(config: AgentConfig) -> list[Policy]:
-    """The policies that hold for an agent; drawn rows are nobody's, so none holds for them."""
-    if getattr(config.objective, "is_drawn", False):
-        return []
-    return policies_of(config.policy)
-
-
-def _is_recorded(config: AgentConfig) -> bool:
-    """Whether the key's own ledger has the run: one with a seed has no secrets to keep."""
-    return bool(config.partners) and config.run.seed is None
-
-
 def read_ledger(policy: Policy) -> list[LedgerLine]:
     """The lines of the ledger that a policy names."""
     ledger = policy.ledger_file
@@ -261,11 +245,6 @@ def read_ledger(policy: Policy) -> list[LedgerLine]:
     lines = ledger.lines()
     check_start(policy, lines)
     return lines
-
-
-def runs_of_data(lines: list[LedgerLine], data: DataDigest | None) -> list[LedgerRun]:
-    """The runs of the same data; without data, all."""
-    return [run for run in runs_of(lines) if data is None or data.shares(run.begun.facts) >= SAME]
 
 
 def _refuse(config: AgentConfig, policy: Policy, found: Any) -> None:
@@ -290,29 +269,12 @@ def _state_digest(ledger: LedgerFile, state: StateDirectory) -> str:
     return hmac.new(ledger.secret, b"state" + state.secret, hashlib.sha256).hexdigest()[:32]
 
 
-def key_name(config: AgentConfig) -> str:
-    """The fingerprint of this agent's certificate; agents without one have their name."""
-    if not config.certificate.exists():
-        return config.name
-    return load_certificate(config.certificate, name=config.name).fingerprint
-
-
 def contract_of(config: AgentConfig) -> str:
     """The digest of what all agents declare alike, without the run's id."""
     parts: Mapping[str, str] = public_parts(config.run)
     if "contract" in parts:
         return parts["contract"]
     return commitment(json.dumps({k: v for k, v in parts.items() if k != "run"}).encode())
-
-
-def digest_of(config: AgentConfig, secret: bytes) -> DataDigest | None:
-    """The identity of this agent's data."""
-    spec = config.objective
-    file: Path | None = getattr(spec, "file", None)
-    other = ""
-    if isinstance(spec, ObjectiveSpec) and file is None:
-        other = spec.function or repr(spec.position)
-    return data_digest(file, secret, other=other)
 
 
 def run_facts(

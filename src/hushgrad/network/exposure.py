@@ -21,6 +21,7 @@ from hushgrad.algorithms.base import Masked
 from hushgrad.errors import ExposureError, PrivacyError
 from hushgrad.masks import MOST_QUADRATIC
 from hushgrad.network.config.model import AgentConfig, RunConfig
+from hushgrad.network.ledgers import NOTHING_TOLD, ToldBefore
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.state.journal import BEGUN
 from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
@@ -35,7 +36,13 @@ log = logging.getLogger("hushgrad.agent")
 MASKS_OVER_ENTRY = 16.0  # of a fit; honest entries are 10⁴ times smaller, and rarely 100 times
 
 
-def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: bool) -> None:
+def check_exposure(
+    config: AgentConfig,
+    objective: Objective,
+    *,
+    is_quadratic: bool,
+    before: ToldBefore = NOTHING_TOLD,
+) -> None:
     """Refuse to begin a run with a weakness that the agent's file does not accept.
 
     A run that has begun goes on: it was judged before.
@@ -43,7 +50,7 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
     if (config.state / BEGUN).exists():
         return
     setting = setting_of(config.run, is_quadratic=is_quadratic)
-    found = weaknesses(setting, own_numbers(config, setting, objective))
+    found = weaknesses(setting, own_numbers(config, setting, objective, before))
     refused = [weakness for weakness in found if weakness.name not in config.accept_exposure]
     if refused:
         names = [*sorted(config.accept_exposure), *(weakness.name for weakness in refused)]
@@ -60,13 +67,16 @@ def check_exposure(config: AgentConfig, objective: Objective, *, is_quadratic: b
         log.warning("accepted exposure: %s", names, extra={"event": "exposure"})
 
 
-def check_stage(config: AgentConfig, objective: Objective, starts: Sequence[Vector]) -> None:
+def check_stage(
+    config: AgentConfig, objective: Objective, starts: Sequence[Vector], before: ToldBefore
+) -> None:
     """Refuse to enter a stage with which the sums would determine too much of one of the rows.
 
     Starts of stages come from agent 0, and any participant can steer them. An objective that does
     not know its rows cannot be judged. Rows of other honest agents hide this agent's as its own do.
 
     starts    (d,) of all stages up to this one
+    before    what other runs told about the same rows
     """
     if objective.determined is None or "sums" in config.accept_exposure:
         return
@@ -74,7 +84,7 @@ def check_stage(config: AgentConfig, objective: Objective, starts: Sequence[Vect
     if told is None:
         return
     is_fixed = told.curvature == "fixed"
-    determined = objective.determined(starts, is_fixed, _times(config, objective))
+    determined = objective.determined(starts, is_fixed, _times(config, objective), before.chains)
     objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
@@ -149,8 +159,16 @@ def _of_fit(declared: Declared) -> dict[str, Any]:
     }
 
 
-def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | None) -> OwnNumbers:
-    """This agent's numbers; without an objective, those that the file tells."""
+def own_numbers(
+    config: AgentConfig,
+    setting: Setting,
+    objective: Objective | None,
+    before: ToldBefore = NOTHING_TOLD,
+) -> OwnNumbers:
+    """This agent's numbers; without an objective, those that the file tells.
+
+    before    what the sums of other runs told about the same rows
+    """
     curvature = gradient = None
     by_length = None if objective is None else objective.effective_lengths
     if objective is not None and setting.masks is not None:
@@ -166,6 +184,7 @@ def own_numbers(config: AgentConfig, setting: Setting, objective: Objective | No
         gradient=gradient,
         rows=rows,
         determined=determined,
+        told=before.numbers,
         small_cell=None if objective is None else objective.small_cell,
     )
 

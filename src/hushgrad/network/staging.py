@@ -40,16 +40,18 @@ from hushgrad.errors import (
 from hushgrad.network.agreement import Agreement, agree
 from hushgrad.network.auto import needed, with_stepsize
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
-from hushgrad.network.exposure import check_stage
+from hushgrad.network.exposure import check_stage, setting_of
 from hushgrad.network.introduction import draws_of, introduce, local_agent, own_weight
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
+from hushgrad.network.ledgers import holding, note_stage, told_before
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.protocol.mask_tokens import OWN, Entry
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import Begun, read_stages, write_stage
 from hushgrad.network.transport.hub import Hub
+from hushgrad.theory.exposure import count_revealed
 
 if TYPE_CHECKING:
     from hushgrad.fitting.plan_result import Fitted
@@ -207,8 +209,18 @@ class Stages:
         return str(len(self.lengths))
 
     def _check(self, stage: int, start: Vector) -> None:
-        """Refuse to enter a stage that would tell too much."""
-        check_stage(self.config, self._objective, [*self._earlier(stage), start])
+        """Refuse to enter a stage that would tell too much, and note what the stage tells."""
+        config, objective = self.config, self._objective
+        setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+        told = count_revealed(setting, None)
+        if told is None or told.is_quadratic:  # one stage of a quadratic tells what all tell
+            return
+        starts = [*self._earlier(stage), start]
+        upto = [replace(told, stages=n).numbers if n else 0 for n in (stage, stage + 1)]
+        is_fixed = told.curvature == "fixed"
+        with holding(config):  # two runs at once cannot both pass
+            check_stage(config, objective, starts, told_before(config))
+            note_stage(config, stage, start, upto[1] - upto[0], is_fixed=is_fixed)
 
     async def enter(self, hub: Hub, rounds: Rounds, compute: Compute) -> bool:
         """Enter the stage that is due, at the estimate of the leader.

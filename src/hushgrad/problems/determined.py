@@ -19,7 +19,9 @@ Other rows of other honest agents, c times as many in all, divide the odds by c.
 The share depends neither on the units of columns nor on which of the numbers the adversary looks
 at, steered θ_s included: a θ_s at which a single row has weight gives that row the share 1. The
 Jacobians of other honest agents only lower it, so an agent that knows its own rows alone errs on
-the safe side. The judgement of exposure (theory/revealed.py) refuses a stage by the largest share.
+the safe side. The share takes entries for real numbers; where all columns are categories, the sums
+may tell how many rows each combination has (`has_small_cells`), and then it is 1. The judgement of
+exposure (theory/revealed.py) refuses a stage by the largest share.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ type Floats = NDArray[np.float64]
 _AT_ONCE = 2**22  # numbers of a part of the Jacobian
 _SAME = 1e-11  # relative: smaller differences of stages drown in the rounding of these derivatives
 _NO_SPREAD = 1e-9  # relative: a column without more is a constant, which everybody knows
+_CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
+_FEWEST_IN_CELL = 5  # as pooled tables have it
 _STEP = 1e-3  # over delta, or 1: of differences for derivatives, whose rounding is below _SAME
 
 
@@ -56,6 +60,13 @@ class SecretsOfRows(NamedTuple):
     coefficients: rows.Coefficients
     fixed: rows.Coefficients
     is_measured: bool  # y is a number like the entries of x; a label ±1 counts as known
+
+
+class Chain(NamedTuple):
+    """The stages of another run on the same rows."""
+
+    starts: Sequence[Floats]  # (d,) each
+    is_fixed: bool
 
 
 def row_loss(by_rows: RowSum | None) -> SecretsOfRows | None:
@@ -81,14 +92,18 @@ def largest_share(
     is_fixed: bool = False,
     honest: int | None = None,
     times: float = 1.0,
+    before: Sequence[Chain] = (),
 ) -> float:
     """The largest share of a row that the sums of stages determine, 0 ≤ share ≤ 1.
 
     starts    θ_s (d,) of the stages so far
+    before    the stages of earlier runs on the same rows
     honest    the agents of the component; its others are those that hide the least. None: all
     times     c: all rows of the component over the rows of these agents
     """
-    jacobian = _Jacobian(loss, agents, starts, is_fixed)
+    chains = [*before, Chain(starts, is_fixed)]
+    numbers = _numbers(agents[0].X.shape[1], chains)
+    jacobian = _Jacobian(loss, agents, chains)
     if not np.isfinite(jacobian.norms).all():
         return 1.0  # a start so long that nobody can tell
     parts = [jacobian.triangle(own) for own in agents]
@@ -101,6 +116,8 @@ def largest_share(
         others = [int(j) for j in least if j != i][: n_honest - 1]
         components.setdefault(frozenset([i, *others]), []).append(i)
     for component, own in components.items():
+        if has_small_cells([agents[j] for j in component], numbers, times):
+            return 1.0
         unmixed = jacobian.unmixed([parts[j] for j in component])
         shares = (jacobian.share(agents[i], unmixed, times) for i in own)
         largest = max(largest, *shares)
@@ -108,23 +125,44 @@ def largest_share(
 
 
 def share_of(
-    loss: SecretsOfRows, own: OwnRows, starts: Sequence[Floats], is_fixed: bool, times: float
+    loss: SecretsOfRows,
+    own: OwnRows,
+    starts: Sequence[Floats],
+    is_fixed: bool,
+    times: float,
+    before: Sequence[Chain] = (),
 ) -> float:
     """The largest share of the rows of one agent, which knows no others."""
-    return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times)
+    return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times, before=before)
+
+
+def has_small_cells(agents: Sequence[OwnRows], numbers: int, times: float) -> bool:
+    """Whether all columns are categories with few combinations, some of which few rows have.
+
+    The sums are linear in the number of rows in each combination. These are whole numbers, so an
+    integer program finds them where the combinations are not many times the numbers of the sums.
+    """
+    table = np.column_stack([np.concatenate([own.X for own in agents]),
+                             np.concatenate([own.y for own in agents])])  # fmt: skip
+    most, combinations = _CELLS_PER_NUMBER * numbers, 1
+    for column in table.T:
+        combinations *= max(1, len(np.unique(column)))
+        if combinations > most:
+            return False
+    counts = np.unique(table, axis=0, return_counts=True)[1]
+    return bool((counts * times < _FEWEST_IN_CELL).any())
+
+
+def _numbers(dim: int, chains: Sequence[Chain]) -> int:
+    """At most so many numbers are told."""
+    return sum(len(chain.starts) for chain in chains) * dim * (dim + 3) // 2
 
 
 class _Jacobian:
     """Derivatives of the numbers of all stages with respect to rows, in units of what is usual."""
 
-    def __init__(
-        self,
-        loss: SecretsOfRows,
-        agents: Sequence[OwnRows],
-        starts: Sequence[Floats],
-        is_fixed: bool,
-    ):
-        self.loss, self.is_fixed, self.starts = loss, is_fixed, starts
+    def __init__(self, loss: SecretsOfRows, agents: Sequence[OwnRows], chains: Sequence[Chain]):
+        self.loss, self.chains = loss, chains
         X = np.concatenate([own.X for own in agents])
         unit = np.abs(X).max(axis=0, initial=0.0)
         self.unit = np.where(unit > 0, unit, 1.0)
@@ -180,7 +218,7 @@ class _Jacobian:
         """J (rows, K, directions) of some rows at a time, and their squared lengths over d."""
         n, d = own.X.shape
         pairs = len(self.upper[0])
-        numbers = len(self.starts) * (pairs + d)
+        numbers = sum(len(chain.starts) for chain in self.chains) * (pairs + d)
         at_once = max(1, _AT_ONCE // (numbers * d))
         for first in range(0, n, at_once):
             some = slice(first, first + at_once)
@@ -197,22 +235,23 @@ class _Jacobian:
         turned[:, at, a] += x[:, b]
         turned[:, at, b] += x[:, a]
         found: list[Floats] = []
-        before: Floats | None = None
-        for theta in self.starts:
-            weights = _Weights.at(self.loss, X, y, delta, theta, before, self.is_fixed)
-            along = self._along(theta)
-            ahead = weights.h_t[:, None] * along
-            if before is not None:
-                ahead = ahead + weights.h_last[:, None] * self._along(before)
-            if before is None or not self.is_fixed:
-                found.append(self._with_y(
-                    weights.h[:, None, None] * turned + products[:, :, None] * ahead[:, None, :],
-                    products * weights.h_y[:, None],
-                ))  # fmt: skip
-            slope = x[:, :, None] * (weights.p_t[:, None] * along)[:, None, :]
-            slope[:, np.arange(d), np.arange(d)] += weights.p[:, None]
-            found.append(self._with_y(slope, x * weights.p_y[:, None]))
-            before = theta
+        for chain in self.chains:
+            before: Floats | None = None
+            for theta in chain.starts:
+                weights = _Weights.at(self.loss, X, y, delta, theta, before, chain.is_fixed)
+                along = self._along(theta)
+                ahead = weights.h_t[:, None] * along
+                if before is not None:
+                    ahead = ahead + weights.h_last[:, None] * self._along(before)
+                if before is None or not chain.is_fixed:
+                    bent = products[:, :, None] * ahead[:, None, :]
+                    found.append(self._with_y(
+                        weights.h[:, None, None] * turned + bent, products * weights.h_y[:, None]
+                    ))  # fmt: skip
+                slope = x[:, :, None] * (weights.p_t[:, None] * along)[:, None, :]
+                slope[:, np.arange(d), np.arange(d)] += weights.p[:, None]
+                found.append(self._with_y(slope, x * weights.p_y[:, None]))
+                before = theta
         return np.concatenate(found, axis=1)
 
     def _along(self, theta: Floats) -> Floats:

@@ -166,9 +166,11 @@ def _sum(
             size += np.abs(linear).sum(axis=1)
             scaled = (h * weight[some]) / (grids.quadratic or 1.0)
             few = max(1, _AT_ONCE // x.size)
+            room, left = np.empty((few, *x.shape)), scaled * x
             for a in range(0, d, few):  # some rows of H at once, from the diagonal on
-                parts = (scaled * x[a : a + few])[:, None] * x[a:]
-                H[a : a + few, a:] += _integers(parts, grids.quadratic).sum(axis=2)
+                of_a = left[a : a + few]
+                parts = np.multiply(of_a[:, None], x[a:], out=room[: len(of_a), : d - a])
+                H[a : a + few, a:] += np.einsum("abr->ab", _integers(parts, grids.quadratic))
         # a sum of integers is exact in any order while the sum of their sizes is below 2⁵³
         _check("q", size.max(initial=0.0), grids.linear)
         # 2 |x_a x_b| ≤ x_a² + x_b², and a row rounds by at most ½

@@ -114,6 +114,7 @@ class OwnNumbers:
     gradient: float | None = None  # the largest entry of g_i(x⁰) and q_i; None: not known
     rows: float | None = None  # effective ones of the smallest honest component; None: not known
     determined: float | None = None  # of a row, by the sums of a fit of these rows; None: unknown
+    told: int = 0  # numbers that the sums of other runs told about the same rows
     small_cell: str | None = None  # a cell with too few rows of this agent; None: there is none
 
 
@@ -140,8 +141,11 @@ def check_accepted(names: object) -> frozenset[str]:
     return frozenset(str(name) for name in given or ())
 
 
-def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
-    """The count of what stages reveal about the effective honest rows; None without stages."""
+def count_revealed(setting: Setting, rows: float | None, before: int = 0) -> Revealed | None:
+    """The count of what stages reveal about the effective honest rows; None without stages.
+
+    before    numbers that other runs have revealed about the same rows
+    """
     if setting.coefficients:
         return Pooled(
             dim=setting.coefficients,
@@ -158,6 +162,7 @@ def count_revealed(setting: Setting, rows: float | None) -> Revealed | None:
         rows=rows,
         curvature=getattr(setting.algorithm, "curvature", "newton"),
         is_quadratic=setting.is_quadratic,
+        before=before,
     )
 
 
@@ -324,7 +329,7 @@ def _degree(setting: Setting, own: OwnNumbers) -> Answer:
 
 
 def _sums(setting: Setting, own: OwnNumbers) -> Answer:
-    told = count_revealed(setting, own.rows)
+    told = count_revealed(setting, own.rows, own.told)
     if told is None:
         if not setting.has_curvature:
             return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"

@@ -48,6 +48,7 @@ class Revealed:
     rows: float | None  # effective ones, of all agents of the component; None: not known
     curvature: Curvature = "newton"
     is_quadratic: bool = False  # all f_i are: every stage reveals the same numbers
+    before: int = 0  # numbers that other runs have revealed about the same rows
 
     most_numbers: ClassVar[float] = MOST_NUMBERS
 
@@ -58,13 +59,16 @@ class Revealed:
 
     @property
     def share(self) -> float | None:
-        """The numbers as a share of the entries of the rows; None if the rows are not known."""
-        return self.numbers / (self.rows * self.dim) if self.rows else None
+        """The numbers of this run and those before, as a share of the entries of the rows; None if
+        the rows are not known.
+        """
+        return (self.numbers + self.before) / (self.rows * self.dim) if self.rows else None
 
     @property
     def summary(self) -> str:
         stages = f"{self.stages} stage{'s' * (self.stages > 1)}"
-        reveal = f"{stages} reveal{'s' * (self.stages == 1)} {self.numbers} numbers about"
+        earlier = f" and earlier runs {self.before}" if self.before else ""
+        reveal = f"{stages} reveal{'s' * (self.stages == 1)} {self.numbers} numbers{earlier} about"
         if self.rows is None:
             return f"{reveal} honest rows whose number is not known"
         share = "" if self.share is None else f", {100 * self.share:.3g} %"
@@ -76,7 +80,7 @@ class Revealed:
         if self.is_quadratic:
             is_single = self.rows is not None and self.rows < _FEWEST
             return _single(self) if is_single else None
-        if self.numbers > self.most_numbers:
+        if self.numbers + self.before > self.most_numbers:
             return _too_many(self)
         if self.share is not None and self.share <= limit * (1 + _ROUNDING):
             return None
@@ -97,7 +101,9 @@ class Revealed:
             f"honest row: they may determine at most {100 * MOST_OF_ROW:g} % of it, but would "
             f"determine {_percent(determined)}. A participant may have steered the start to a long "
             "θ, the data separate well, a row is much longer than the others, or single residuals "
-            "of a Huber loss cross delta between stages. Have more rows, clip long rows, use a "
+            "of a Huber loss cross delta between stages, all columns are categories and few rows "
+            "have some combination, or earlier runs have told much about the same rows. Have more "
+            "rows, clip long rows, join rare categories, use a "
             'larger regularisation or delta, fewer stages or curvature = "fixed", or accept the '
             'exposure: accept_exposure = ["sums"].'
         )
@@ -108,7 +114,7 @@ class Revealed:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Revealed:
-        return cls(**{f.name: told[f.name] for f in fields(cls)})
+        return cls(**{f.name: told[f.name] for f in fields(cls) if f.name in told})
 
 
 def numbers_revealed(dim: int, stages: int, *, curvature: Curvature = "newton") -> int:
@@ -169,7 +175,7 @@ def _way_out(told: Revealed, limit: float) -> str:
 
 def _needed(told: Revealed, limit: float) -> float:
     """The effective rows with which the share is at the limit."""
-    return math.ceil(told.numbers / (limit * told.dim)) if limit > 0 else math.inf
+    return math.ceil((told.numbers + told.before) / (limit * told.dim)) if limit > 0 else math.inf
 
 
 def _percent(share: float) -> str:

@@ -32,7 +32,7 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.determined import row_loss, rows_of, share_of
+from hushgrad.problems.determined import Chain, row_loss, rows_of, share_of
 from hushgrad.problems.effective import effective_lengths
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
@@ -51,7 +51,7 @@ type Gradient = Callable[[Vector], Vector]
 # θ, θ one stage before or None, grids, whether the curvature is fixed → H (d, d), q (d,)
 type Rows = Callable[[Vector, Vector | None, Grids, bool], tuple[Vector, Vector]]
 # starts of stages, whether the curvature is fixed, honest rows over own rows → the largest share
-type Determined = Callable[[Sequence[Vector], bool, float], float]
+type Determined = Callable[[Sequence[Vector], bool, float, Sequence[Chain]], float]
 
 _LOSSES = {
     "least_squares": losses.SQUARES,

@@ -15,9 +15,10 @@ from hushgrad.errors import HushgradError
 from hushgrad.files.page import html_page, html_table, stylesheet
 from hushgrad.fitting.contracts import contract, contract_text
 from hushgrad.fitting.plan import stages_of
-from hushgrad.network.admission import contract_of, governing
+from hushgrad.network.admission import contract_of
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import setting_of
+from hushgrad.network.ledgers import governing
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.exposure import verdicts
 from hushgrad.network.ops.fit_page import participants

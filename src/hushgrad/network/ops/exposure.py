@@ -8,6 +8,7 @@ from typing import Literal
 
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import own_numbers, setting_of
+from hushgrad.network.ledgers import told_before
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.theory.exposure import Held, judge
 
@@ -31,7 +32,8 @@ class Verdict:
 def verdicts(config: AgentConfig, objective: Objective | None) -> Iterator[Verdict]:
     """The judgement of an agent; without an objective, as far as the file tells."""
     setting = setting_of(config.run, is_quadratic=config.objective.is_quadratic)
-    for found in judge(setting, own_numbers(config, setting, objective)):
+    before = told_before(config)
+    for found in judge(setting, own_numbers(config, setting, objective, before)):
         is_held = isinstance(found, Held)
         if objective is None and found.name in _OWN and not is_held:
             yield Verdict(found.name, "not judged", "the objective cannot be evaluated here")

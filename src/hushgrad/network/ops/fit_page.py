@@ -14,9 +14,9 @@ from hushgrad.files.atomic import replace_file
 from hushgrad.fitting.page import Participant, Record, fit_page
 from hushgrad.fitting.plan_result import Fitted
 from hushgrad.fitting.result import FitResult
-from hushgrad.network.admission import governing, key_name
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.identity import load_certificate
+from hushgrad.network.ledgers import governing, key_name
 from hushgrad.network.ops.result import AgentResult
 from hushgrad.network.state.ledger import ledger_of, runs_of, stamp
 

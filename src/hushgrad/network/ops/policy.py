@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hushgrad.errors import HushgradError
-from hushgrad.network.admission import (
-    digest_of,
-    governing,
-    read_ledger,
-    run_facts,
-    runs_of_data,
-)
+from hushgrad.network.admission import read_ledger, run_facts
 from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.ledgers import digest_of, governing, runs_of_data
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.policy import Ruling, counted_rulings, rulings
 from hushgrad.network.state.journal import LABEL

@@ -34,6 +34,7 @@ from hushgrad.files.locks import locked
 from hushgrad.network.keys.identity import check_mode
 
 OPENED, BEGUN, RESUMED, SPENT = "opened", "begun", "resumed", "spent"
+TOLD = "told"  # the sums of a stage, which is about to begin
 NOTHING = "0" * 64  # before the first line
 SECRET = 32  # bytes
 _PATIENCE = 30.0  # seconds for another process to write its line
@@ -55,8 +56,8 @@ class LedgerLine:
         return self.facts.get("run")
 
     def to_json(self) -> dict[str, Any]:
-        """For people and programs; without the sketch of the data, which is long."""
-        shown = {key: value for key, value in self.facts.items() if key != "sketch"}
+        """For people and programs; without the sketch of the data and θ, which are long."""
+        shown = {k: value for k, value in self.facts.items() if k not in ("sketch", "start")}
         return {
             "line": self.number, "time": stamp(self.time), "status": self.status, **shown,
             "digest": self.digest,
@@ -272,6 +273,8 @@ def runs_of(lines: list[LedgerLine]) -> list[LedgerRun]:
             found[name] = LedgerRun(line, line.status, line.time, mu)
         elif before is not None and line.status == SPENT:
             found[name] = replace(before, ended=line.time, mu=mu)
+        elif before is not None and line.status == TOLD:
+            found[name] = replace(before, ended=line.time)
         elif before is not None:
             found[name] = replace(before, status=line.status, ended=line.time)
     return list(found.values())

@@ -1,0 +1,154 @@
+"""The ledgers that keep an agent's runs, and what the stages of earlier runs told about its data.
+
+An agent has the ledger beside its key, and those that the policies of its site name. Every stage of
+a run is a line, written before anything of the stage is sent: its start θ_s and the numbers that
+its sums tell. Sums of other runs about the same rows are known to the same people, whatever the
+masks, so the judgement of exposure (exposure.py) counts them all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrad.agent.vectors import Vector
+from hushgrad.files.digest import commitment
+from hushgrad.network.config.model import AgentConfig
+from hushgrad.network.keys.identity import load_certificate
+from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
+from hushgrad.network.objective.objectives import ObjectiveSpec
+from hushgrad.network.policy import Policy, policies_of
+from hushgrad.network.state.ledger import (
+    TOLD,
+    LedgerFile,
+    LedgerLine,
+    LedgerRun,
+    ledger_of,
+    runs_of,
+)
+from hushgrad.problems.determined import Chain
+
+
+def governing(config: AgentConfig) -> list[Policy]:
+    """The policies that hold for an agent; drawn rows are nobody's, so none holds for them."""
+    if getattr(config.objective, "is_drawn", False):
+        return []
+    return policies_of(config.policy)
+
+
+def own_ledger(config: AgentConfig) -> LedgerFile | None:
+    """The ledger beside the key; a run with a seed has no secrets to keep, and is not in it."""
+    is_recorded = bool(config.partners) and config.run.seed is None
+    return ledger_of(config.key) if is_recorded else None
+
+
+def ledgers_of(config: AgentConfig) -> list[LedgerFile]:
+    """Every ledger once, in one order, so that two agents do not wait for each other."""
+    named = [policy.ledger_file for policy in governing(config)]
+    found = {ledger.path.resolve(): ledger for ledger in named if ledger}
+    own = own_ledger(config)
+    if own is not None:
+        found.setdefault(own.path.resolve(), own)
+    return [found[path] for path in sorted(found)]
+
+
+@contextmanager
+def holding(config: AgentConfig) -> Generator[None]:
+    """Hold every ledger against other writers, from a check to its line."""
+    with ExitStack() as held:
+        for ledger in ledgers_of(config):
+            held.enter_context(ledger.locked())
+        yield
+
+
+def key_name(config: AgentConfig) -> str:
+    """The fingerprint of this agent's certificate; agents without one have their name."""
+    if not config.certificate.exists():
+        return config.name
+    return load_certificate(config.certificate, name=config.name).fingerprint
+
+
+def digest_of(config: AgentConfig, secret: bytes) -> DataDigest | None:
+    """The identity of this agent's data."""
+    spec = config.objective
+    file: Path | None = getattr(spec, "file", None)
+    other = ""
+    if isinstance(spec, ObjectiveSpec) and file is None:
+        other = spec.function or repr(spec.position)
+    return data_digest(file, secret, other=other)
+
+
+def runs_of_data(lines: list[LedgerLine], data: DataDigest | None) -> list[LedgerRun]:
+    """The runs of the same data; without data, all."""
+    return [run for run in runs_of(lines) if data is None or data.shares(run.begun.facts) >= SAME]
+
+
+class ToldBefore(NamedTuple):
+    """What the sums of other runs told about the same data."""
+
+    runs: int = 0
+    numbers: int = 0
+    chains: tuple[Chain, ...] = ()  # of the runs with the same columns
+
+
+NOTHING_TOLD = ToldBefore()
+
+
+def told_before(config: AgentConfig) -> ToldBefore:
+    """What the stages of this agent's other runs told about its data, by every ledger."""
+    found: dict[tuple[str, str], list[LedgerLine]] = {}
+    for ledger in ledgers_of(config):
+        if not ledger.exists:
+            continue
+        lines = ledger.lines()
+        same = runs_of_data(lines, digest_of(config, ledger.secret))
+        names = {_name(run.begun) for run in same} - {(config.run.id, key_name(config))}
+        of_runs: dict[tuple[str, str], list[LedgerLine]] = {}
+        for line in lines:
+            if line.status == TOLD and _name(line) in names:
+                of_runs.setdefault(_name(line), []).append(line)
+        found |= of_runs
+    numbers, chains, model = 0, list[Chain](), model_of(config)
+    for of_run in found.values():
+        stages = {line.facts["stage"]: line for line in of_run}  # one may stand there twice
+        numbers += sum(line.facts["numbers"] for line in stages.values())
+        starts = [np.array(stages[s].facts["start"]) for s in sorted(stages)]
+        if of_run[0].facts["model"] == model:
+            chains.append(Chain(starts, of_run[0].facts["is_fixed"]))
+    return ToldBefore(len(found), numbers, tuple(chains))
+
+
+def note_stage(
+    config: AgentConfig, stage: int, start: Vector, numbers: int, *, is_fixed: bool
+) -> None:
+    """Write a stage that is about to begin into every ledger; the caller holds them.
+
+    numbers    that the sums of this stage tell
+    """
+    told: dict[str, Any] = {
+        "run": config.run.id, "agent": config.name, "key": key_name(config), "stage": stage,
+        "numbers": numbers, "start": start.tolist(), "is_fixed": is_fixed,
+        "model": model_of(config),
+    }  # fmt: skip
+    for ledger in ledgers_of(config):
+        if ledger.exists:
+            ledger.append(TOLD, told)
+
+
+def model_of(config: AgentConfig) -> str:
+    """The digest of what makes rows of the data: columns, their units, the loss."""
+    spec = config.objective
+    if not isinstance(spec, ObjectiveSpec):
+        return ""
+    parts = (spec.kind, spec.columns, spec.target, spec.intercept, spec.delta)
+    units = spec.standardise and (spec.standardise.mean, spec.standardise.scale)
+    return commitment(json.dumps([parts, units, spec.function, spec.rows]).encode())
+
+
+def _name(line: LedgerLine) -> tuple[str, str]:
+    return line.run or "", line.facts.get("key", "")
