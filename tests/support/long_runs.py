@@ -13,9 +13,14 @@ side, and ADD-OPT's push-sum weights v (m, 1, 1).
 
 import numpy as np
 
+from support.quadratics import fresh_splits
+
 NATS = 250  # of a run: the second half of it, fitted by a line, shows log ρ to 2 % even for kρ^k
 PLAIN = 400  # iterations one by one, until ADD-OPT's weights are settled
 BLOCKS = 512  # then powers of the step: so many products
+REACHED = 1e-6  # of the first error: the end of a run
+SURE = 1e-3  # of that: from here a run with swinging errors does not come back
+MOST = 400_000  # iterations
 
 
 def times(A, x):
@@ -136,3 +141,31 @@ def slope(ks, logs):
     """log of the factor per iteration, from the second half of a run."""
     half = ks > ks[-1] / 2
     return np.polyfit(ks[half], logs[half], 1)[0]
+
+
+def iterations_to_the_end(name, network, H, lams, seed):
+    """For each stepsize the iterations after which max_i ‖x_i − θ*‖ stays below REACHED.
+
+    All run side by side, from the same start with the same splits, until the first is done; those
+    that are not done then get ∞.
+    """
+    m, d = H.shape[:2]
+    rng = np.random.default_rng(seed)
+    x0, c = rng.normal(size=(2, m, d, 1))
+    run = ErrorRun(name, network, quadratic(H), lams)
+    draw = fresh_splits(run.support, seed) if name == "PDGNDS" else lambda k: None
+    last, first, k = np.zeros(lams.size), np.zeros(lams.size), 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        state = run.begin(np.repeat(x0, lams.size, axis=2), c - c.mean(0))
+        while k < MOST:
+            k += 1
+            state = run.step(*state, draw(k))
+            z = state[0] / state[2] if name == "ADDOPT" else state[0]
+            error = np.sqrt((z * z).sum(axis=1).max(axis=0))
+            if k == 1:
+                first = error
+            is_above = ~(error < REACHED * first)
+            last[is_above] = k + 1.0
+            if error[0] < SURE * REACHED * first[0]:
+                break
+    return np.where(last > k, np.inf, last)

@@ -6,13 +6,10 @@ import pytest
 import hushgrad as hg
 from hushgrad.stepsizes import AUTO
 from hushgrad.theory import auto
-from support.long_runs import ErrorRun, quadratic
-from support.quadratics import DIRECTED, METHODS, fresh_splits, hessians, random_graph
+from support.long_runs import iterations_to_the_end
+from support.quadratics import DIRECTED, METHODS, hessians, random_graph
 
-REACHED = 1e-6  # of the first error
-SURE = 1e-3  # of that: here a run with swinging errors does not come back
 RATIOS = np.append(1.0, 1.25 ** np.arange(-10.0, 11))  # of the search, around the chosen stepsize
-MOST = 400_000  # iterations
 
 
 def as_problem(H):
@@ -23,34 +20,6 @@ def as_problem(H):
         gradient=lambda theta, H: H @ theta, hessian=lambda theta, H: H, quadratic=True,
         solution=np.zeros(d), smoothness=float(np.linalg.eigvalsh(H).max()),
     )  # fmt: skip
-
-
-def iterations_to_the_end(name, network, H, lams, seed):
-    """For each stepsize the iterations after which max_i ‖x_i − θ*‖ stays below REACHED.
-
-    All run side by side, from the same start with the same splits, until the first is done; those
-    that are not done then get ∞.
-    """
-    m, d = H.shape[:2]
-    rng = np.random.default_rng(seed)
-    x0, c = rng.normal(size=(2, m, d, 1))
-    run = ErrorRun(name, network, quadratic(H), lams)
-    draw = fresh_splits(run.support, seed) if name == "PDGNDS" else lambda k: None
-    last, first, k = np.zeros(lams.size), np.zeros(lams.size), 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        state = run.begin(np.repeat(x0, lams.size, axis=2), c - c.mean(0))
-        while k < MOST:
-            k += 1
-            state = run.step(*state, draw(k))
-            z = state[0] / state[2] if name == "ADDOPT" else state[0]
-            error = np.sqrt((z * z).sum(axis=1).max(axis=0))
-            if k == 1:
-                first = error
-            is_above = ~(error < REACHED * first)
-            last[is_above] = k + 1.0
-            if error[0] < SURE * REACHED * first[0]:
-                break
-    return np.where(last > k, np.inf, last)
 
 
 def check_choice(name, case, most_agents, condition):
@@ -123,10 +92,10 @@ def test_diminishing_methods_start_at_one_over_l_and_satisfy_theorem_1(kind):
     schedule = auto.choose(kind(stepsize=AUTO), problem, network).schedule
     assert schedule.theorem_1() == ()
     assert schedule.base(1.0) == pytest.approx(1 / problem.smoothness(), rel=1e-6)
-    run = hg.run(kind(stepsize=AUTO), problem, network, iterations=1500, engine="agents")
+    run = hg.run(kind(stepsize=AUTO), problem, network, iterations=500, engine="agents")
     plain = hg.run(
         kind(stepsize=hg.stepsizes.diminishing(scale=1 / problem.smoothness())),
-        problem, network, iterations=1500, engine="agents",
+        problem, network, iterations=500, engine="agents",
     )  # fmt: skip
     assert run.error[0, -1] < 0.5 * plain.error[0, -1]
 
