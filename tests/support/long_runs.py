@@ -153,7 +153,8 @@ def iterations_to_the_end(name, network, H, lams, seed):
     rng = np.random.default_rng(seed)
     x0, c = rng.normal(size=(2, m, d, 1))
     run = ErrorRun(name, network, quadratic(H), lams)
-    draw = fresh_splits(run.support, seed) if name == "PDGNDS" else lambda k: None
+    is_split = name in ("PDGNDS", "PDGNDS square")
+    draw = fresh_splits(run.support, seed) if is_split else lambda k: None
     last, first, k = np.zeros(lams.size), np.zeros(lams.size), 0
     with np.errstate(over="ignore", invalid="ignore"):
         state = run.begin(np.repeat(x0, lams.size, axis=2), c - c.mean(0))
