@@ -52,6 +52,9 @@ METHODS = {
 }
 
 
+DIRECTED = ("AB", "PushPull", "ADDOPT")  # methods for directed graphs too
+
+
 def mean_split(support):
     return support / support.sum(0)
 
@@ -67,13 +70,15 @@ def fresh_splits(support, seed):
     return draw
 
 
-def errors(name, network, H, lam, K, *, splits="mean", seed=0, lams=None):
-    """max_i ‖x_i − θ*‖ after 1 … K iterations, from a random start."""
+def errors(name, network, H, lam, K, *, splits="mean", seed=0, lams=None, start=None):
+    """max_i ‖x_i − θ*‖ after 1 … K iterations; start: (x0, c), else random."""
     m, d = H.shape[:2]
     rng = np.random.default_rng(seed)
     c = rng.normal(size=(m, d))
     c -= c.mean(0)
     x0 = rng.normal(size=(m, d))
+    if start is not None:
+        x0, c = start
 
     def g(x):
         return np.einsum("iab,ib->ia", H, x) + c

@@ -6,10 +6,10 @@ import pytest
 import hushgrad as hg
 from hushgrad.stepsizes import AUTO
 from hushgrad.theory import auto
-from support.quadratics import METHODS, errors, hessians, random_graph
+from support.long_runs import iterations_to_the_end
+from support.quadratics import DIRECTED, METHODS, hessians, random_graph
 
-REACHED = 1e-6
-RATIOS = 1.25 ** np.arange(-10, 11)  # of the search, around the chosen stepsize
+RATIOS = np.append(1.0, 1.25 ** np.arange(-10.0, 11))  # of the search, around the chosen stepsize
 
 
 def as_problem(H):
@@ -22,26 +22,16 @@ def as_problem(H):
     )  # fmt: skip
 
 
-def first_below(error, part=REACHED):
-    """The iteration after which the error stays below a part of its start; None: never."""
-    above = np.flatnonzero(~(error < part * error[0]))
-    return None if len(above) and above[-1] + 1 == len(error) else int(above[-1]) + 2
-
-
 def check_choice(name, case, most_agents, condition):
     rng = np.random.default_rng([case, 2])
-    graph = random_graph(rng, int(rng.integers(4, most_agents + 1)))
+    m, directed = int(rng.integers(4, most_agents + 1)), name in DIRECTED and case % 2 == 1
+    graph = random_graph(rng, m, directed=directed)
     H = hessians(rng, graph.n_agents, int(rng.integers(1, 4)), 10 ** rng.uniform(0.3, condition))
-    network, problem = hg.Network(graph), as_problem(H)
-    choice = auto.choose(METHODS[name](AUTO), problem, network)
-    lam = choice.schedule.limit
-    K = int(np.clip(30 / -np.log(choice.rate), 60, 60_000))
-    splits = "fresh" if name == "PDGNDS" else "mean"
-    mine = first_below(errors(name, network, H, lam, K, splits=splits, seed=case))
-    assert mine is not None, (name, case, lam, choice.rate)
-    tried = (errors(name, network, H, r * lam, mine, splits=splits, seed=case) for r in RATIOS)
-    best = min(first_below(error) or mine for error in tried)
-    assert mine <= 1.3 * best + 3, (name, case, mine, best)
+    network = hg.Network(graph)
+    choice = auto.choose(METHODS[name](AUTO), as_problem(H), network)
+    mine, *others = iterations_to_the_end(name, network, H, choice.schedule.limit * RATIOS, case)
+    assert mine <= 1.3 * min(others) + 3, (name, case, mine, min(others))
+    return mine, min(others)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -102,10 +92,10 @@ def test_diminishing_methods_start_at_one_over_l_and_satisfy_theorem_1(kind):
     schedule = auto.choose(kind(stepsize=AUTO), problem, network).schedule
     assert schedule.theorem_1() == ()
     assert schedule.base(1.0) == pytest.approx(1 / problem.smoothness(), rel=1e-6)
-    run = hg.run(kind(stepsize=AUTO), problem, network, iterations=1500, engine="agents")
+    run = hg.run(kind(stepsize=AUTO), problem, network, iterations=500, engine="agents")
     plain = hg.run(
         kind(stepsize=hg.stepsizes.diminishing(scale=1 / problem.smoothness())),
-        problem, network, iterations=1500, engine="agents",
+        problem, network, iterations=500, engine="agents",
     )  # fmt: skip
     assert run.error[0, -1] < 0.5 * plain.error[0, -1]
 

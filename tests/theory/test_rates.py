@@ -5,10 +5,11 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.theory import linear, mean_square, rates
-from support.quadratics import METHODS, errors, hessians, measured_rate, random_graph
+from hushgrad.theory.curvature import local_curvature
+from support.long_runs import NATS, ErrorRun, log_sizes, quadratic, slope
+from support.quadratics import DIRECTED, METHODS, errors, hessians, measured_rate, random_graph
 
 ANY = hg.stepsizes.constant(0.1)
-DIRECTED = ("AB", "PushPull", "ADDOPT")
 
 
 def a_case(name, case):
@@ -23,63 +24,64 @@ def a_case(name, case):
 
 
 def check_rate(name, case):
-    """Whether the prediction was precise enough to be compared, and then that it fits."""
+    """The predicted iterations per digit are those of a run, to 2 %: log ρ, whatever its roots."""
     rng, network, H, step = a_case(name, case)
-    found = rates.stable_range(step)
-    lam = found.largest * 10 ** rng.uniform(-1.5, -0.2)
-    rho = rates.spectral_radius(step, lam).value
-    values = np.linalg.eigvals(step.dense(lam))
-    top = values[np.abs(values) > rho * (1 - 1e-6)]
-    # a double root gives kρ^k, and a second eigenvalue of nearly the same size hides the first for
-    # longer than float64 lasts: then no finite run shows ρ
-    is_double = any(np.sum(np.abs(top - z) < 1e-5) > 1 for z in top)
-    rest = np.abs(values)[np.abs(values) <= rho * (1 - 1e-6)].max(initial=0.0)
-    if is_double or rest > rho**1.5 or not 0.85 < rho < 0.999:
-        return False
-    K = int(max(30, 24 / -np.log(rho)))
-    got = measured_rate(*(errors(name, network, H, lam, K, seed=[case, s]) for s in range(5)))
-    assert abs(np.log(got) / np.log(rho) - 1) < 0.02, (name, case, rho, got)
-    return True
+    lam = rates.stable_range(step).largest * 10 ** rng.uniform(-1.5, -0.02)
+    predicted = np.log(rates.spectral_radius(step, lam).value)
+    got = slope(*log_sizes(name, network, H, lam, int(NATS / -predicted) + 50, seed=case))
+    assert abs(got / predicted - 1) < 0.02, (name, case, predicted, got)
 
 
 def check_threshold(name, case):
+    """Runs shrink at 98 % of the largest stable stepsize and grow at 102 %; 5 % off, tenfold."""
     _, network, H, step = a_case(name, case)
     largest = rates.stable_range(step).largest
-    for ratio, diverges in ((1.05, True), (0.95, False)):
-        rho = rates.spectral_radius(step, ratio * largest).value
-        assert (rho > 1) == diverges
-        K = int(min(40_000, max(100, 16 / abs(np.log(rho)))))
-        error = errors(name, network, H, ratio * largest, K, seed=case)
-        if diverges:
-            assert not error[-1] < 10 * error[0], (name, case, rho)
-        else:
-            assert error[-1] < 0.1 * error[0], (name, case, rho)
+    for ratio in (0.95, 0.98, 1.02, 1.05):
+        predicted = np.log(rates.spectral_radius(step, ratio * largest).value)
+        K = int(40 / abs(predicted)) + 100
+        ks, logs = log_sizes(name, network, H, ratio * largest, K, seed=case)
+        assert np.sign(slope(ks, logs)) == np.sign(ratio - 1), (name, case, ratio)
+        if ratio in (0.95, 1.05):
+            assert (logs[-1] - logs[0]) * np.sign(ratio - 1) > np.log(10), (name, case, ratio)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_predicted_rates_are_the_measured_ones(name):
-    assert sum(check_rate(name, case) for case in range(16)) >= 2
+    for case in range(3):
+        check_rate(name, case)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_five_percent_decide_between_convergence_and_divergence(name):
-    for case in (0, 3):
-        check_threshold(name, case)
+def test_two_percent_decide_between_convergence_and_divergence(name):
+    check_threshold(name, 3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_long_runs_have_the_iterates_of_the_dense_recursions(name):
+    """θ* = 0, so an iterate is its own error; `errors` runs support.dense."""
+    _, network, H, _ = a_case(name, 1)
+    x0, c = np.random.default_rng(5).normal(size=(2, *H.shape[:2]))
+    c -= c.mean(0)
+    run = ErrorRun(name, network, quadratic(H), 0.1)
+    state = run.begin(x0[:, :, None], c[:, :, None])
+    got = [] if run.is_tracker else [state[0]]
+    for _ in range(30 - len(got)):
+        state = run.step(*state)
+        got.append(state[0] / state[2] if name == "ADDOPT" else state[0])
+    want = errors(name, network, H, 0.1, 30, start=(x0, c))
+    assert np.linalg.norm(np.array(got)[..., 0], axis=2).max(1) == pytest.approx(want, rel=1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_fifty_predicted_rates_are_the_measured_ones(name):
-    done, case = 0, 0
-    while done < 50:
-        done += check_rate(name, case)
-        case += 1
-        assert case < 1000
+def test_sixty_predicted_rates_are_the_measured_ones(name):
+    for case in range(60):
+        check_rate(name, case)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_five_percent_decide_in_fifty_problems(name):
+def test_two_percent_decide_in_fifty_problems(name):
     for case in range(50):
         check_threshold(name, case)
 
@@ -174,28 +176,65 @@ def test_fresh_splits_at_small_steps_have_the_rate_of_the_mean():
 # ---- near θ* of a loss that is not quadratic
 
 
-def check_logistic(algorithm, seed):
-    rng = np.random.default_rng(seed)
-    X, truth = rng.normal(size=(6, 25, 2)), rng.normal(size=2)
-    y = np.where(X @ truth + rng.logistic(size=(6, 25)) > 0, 1.0, -1.0)
+def a_logistic_problem(name, seed):
+    """Data of a logistic regression on a random graph, and its solution."""
+    rng = np.random.default_rng([seed, 3])
+    d = int(rng.integers(1, 4))
+    graph = random_graph(rng, int(rng.integers(4, 10)), directed=name in DIRECTED and seed % 2 == 1)
+    m = graph.n_agents
+    X, truth = rng.normal(size=(m, 15, d)), rng.normal(size=d)
+    y = np.where(X @ truth + rng.logistic(size=(m, 15)) > 0, 1.0, -1.0)
     problem = hg.problems.logistic(list(X), list(y), regularisation=0.1)
-    network = hg.Network(hg.graphs.ring(6))
-    certificate = hg.certify(algorithm, problem, network)
-    run = hg.run(
-        algorithm, problem, network, iterations=int(24 / -np.log(certificate.radius)),
-        record_every=1, engine="agents",
-    )  # fmt: skip
+    return rng, hg.Network(graph), problem, X, y
+
+
+def logistic_curve(problem, X, y):
+    """∇f_i(θ* + e_i) − ∇f_i(θ*) to full relative precision, however small e (m, d, q) is."""
+    at = y * (X @ problem.solution())
+    penalty = problem.local_curvature(0, None)(problem.solution(), problem.solution())
+    penalty = penalty - (X[0].T * (1 / (2 + 2 * np.cosh(at[0])))) @ X[0]  # its share of the penalty
+
+    def curve(e):
+        move = y[:, :, None] * (X @ e)  # of the margins
+        doubt = (
+            -np.expm1(-move) / (1 + np.exp(at))[:, :, None] / (1 + np.exp(-at[:, :, None] - move))
+        )
+        return X.swapaxes(1, 2) @ (y[:, :, None] * doubt) + penalty @ e
+
+    return curve
+
+
+def check_logistic(name, seed):
+    rng, network, problem, X, y = a_logistic_problem(name, seed)
+    step = linear.linear_step(METHODS[name](ANY), local_curvature(problem).hessians, network)
+    lam = rates.stable_range(step).largest * 10 ** rng.uniform(-1.2, -0.2)
+    certificate = hg.certify(METHODS[name](hg.stepsizes.constant(lam)), problem, network)
     assert any("linearisation" in line.text for line in certificate.lines)
-    got = measured_rate(run.error[0, 1:])
-    assert np.log(got) == pytest.approx(np.log(certificate.radius), rel=0.05)
+    run = ErrorRun(name, network, logistic_curve(problem, X, y), lam)
+    x, w = 0.01 * rng.normal(size=(2, network.n_agents, problem.dim, 4))
+    state = run.repair(x, w, np.ones((network.n_agents, 1, 1)))
+    K = int(NATS / 2 / -np.log(certificate.radius)) + 50
+    sizes, _ = run.run(state, K)
+    got = slope(np.arange(1, K + 1), np.log(sizes).mean(1))
+    assert got == pytest.approx(np.log(certificate.radius), rel=0.05), (name, seed)
 
 
-def test_logistic_regression_near_the_optimum_has_the_rate_of_its_linearisation():
-    check_logistic(hg.DIGing(stepsize=hg.stepsizes.constant(0.02)), 0)
+def test_the_curve_of_the_logistic_runs_is_that_of_the_problem():
+    rng, network, problem, X, y = a_logistic_problem("EXTRA", 0)
+    e = rng.normal(size=(network.n_agents, problem.dim, 1))
+    got = logistic_curve(problem, X, y)(e)[..., 0]
+    theta = np.array(problem.solution())
+    for i, f in enumerate(map(problem.local_gradient, range(network.n_agents))):
+        assert got[i] == pytest.approx(f(theta + e[i, :, 0]) - f(theta), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["PDGNDS", "PushPull"])
+def test_logistic_regression_near_the_optimum_has_the_rate_of_its_linearisation(name):
+    check_logistic(name, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("kind", [hg.DIGing, hg.EXTRA, hg.AugDGM, hg.PushPull, hg.ADDOPT])
-def test_logistic_regression_of_every_method_near_the_optimum(kind, seed):
-    check_logistic(kind(stepsize=hg.stepsizes.constant(0.02)), seed)
+@pytest.mark.parametrize("name", METHODS)
+def test_fifty_logistic_regressions_have_the_rates_of_their_linearisations(name):
+    for seed in range(50):
+        check_logistic(name, seed)

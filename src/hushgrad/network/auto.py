@@ -2,21 +2,21 @@
 
 Agent i knows L_i, the largest curvature of its f_i, and its weight w_ii. It needs λ ≤ κ_i / L_i:
 
-    κ_i ≤ 0.95 · 2 w_ii, or 0.95 (1 − η)    the iterates stay stable (below)
-    κ_i ≤ the size of its quadratic masks     λ H_i is hidden, in a design that masks curvature
+    κ_i ≤ 0.95 (1 + 3 w_ii)/2, or 0.95 (5 − 3η)/4    the iterates stay stable (below)
+    κ_i ≤ the size of its quadratic masks            λ H_i is hidden, if curvature is masked
 
 It announces the e of the power of two 2^e ≥ L_i / κ_i, and all agents take λ = 2^−max e. So others
 learn L_i up to a factor of two, and nothing else; a run that declares `smoothness` tells not even
 that. agreement.py floods the announcements, staging.py asks for the stepsize and keeps it with the
 links in the state directory.
 
-EXTRA converges if ½(I + W) ≻ ½ λ diag(L_i) (Shi, Ling, Wu & Yin, 2015; their proof holds with
-1/L_i of each agent in place of 1/L of all). The eigenvalues of W are at least −η, so λ L_i < 1 − η
-is enough. By Gershgorin's theorem ½(I + W − λ diag(L)) is positive as well if in each row
-½(1 + w_ii − λ L_i) > ½ Σ_{j ≠ i} w_ij = ½(1 − w_ii), that is λ L_i < 2 w_ii.
-All agents take the same one of the two bounds: the first if η is declared and 1 − η > 2/m, where it
-is better for the agent with the most neighbours that there can be. PDG-NDS (lazy) is EXTRA with
-another split of the step; that it is stable there, too, is measured and not proved.
+EXTRA converges if 2λ diag(L_i) ≺ I + 3M with M = ½(I + W), for all convex f_i (condition E of
+docs/certificates.md). The eigenvalues of W are at least −η, so λ L_i < (5 − 3η)/4 is enough. By
+Gershgorin's theorem it is also enough that in each row 1 + 3m_ii − 2λ L_i > 3 Σ_{j ≠ i} m_ij =
+3(1 − m_ii), that is λ L_i < (1 + 3 w_ii)/2. All agents take the same one of the two bounds: the
+first if η is declared and 1 − η > 2/m, where it is better for the agent with the most neighbours
+that there can be. PDG-NDS (lazy) is EXTRA with another split of the step; that it is stable there,
+too, is measured and not proved: condition S proves smaller stepsizes only.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def needed(config: AgentConfig, objective: Objective, own_weight: float | None =
 def _stable(run: RunConfig, own_weight: float) -> float:
     """The largest stable λ L_i."""
     is_dense = run.eta is not None and 1.0 - run.eta > 2.0 / run.n_agents
-    return 1.0 - run.eta if is_dense and run.eta is not None else 2.0 * own_weight
+    if is_dense and run.eta is not None:
+        return (5.0 - 3.0 * run.eta) / 4.0
+    return (1.0 + 3.0 * own_weight) / 2.0
 
 
 def provisional(config: AgentConfig, objective: Objective | None) -> AgentConfig:

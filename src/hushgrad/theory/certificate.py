@@ -104,7 +104,7 @@ def certify(
         trial = 0
     at = local_curvature(problem, trial)
     mixing, losses = mixing_facts(network), loss_facts(problem, at, trial)
-    found = list(proofs(algorithm, network, mixing, losses, problem.is_quadratic))
+    found = list(proofs(algorithm, network, mixing, losses))
     told = tight(algorithm, problem, network, at, tolerance, trial)
     lines = tuple(_lines(mixing, losses, choice, found, told))
     is_proven = any(proof.is_proven for proof in found)

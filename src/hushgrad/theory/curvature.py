@@ -49,3 +49,15 @@ def local_curvature(problem: Problem, trial: int | None = None) -> LocalCurvatur
     found = [problem.local_curvature(i, trial)(theta, theta) for i in range(problem.n_agents)]
     H = np.stack(found)
     return LocalCurvature((H + H.swapaxes(1, 2)) / 2, problem.is_quadratic)
+
+
+def slopes_at_solution(problem: Problem, trial: int | None = None) -> tuple[Floats, Floats]:
+    """∇f_i(θ*) of every agent (m, d), and θ* (d,)."""
+    solution = problem.solution()
+    if problem.n_trials is not None:
+        trial = 0 if trial is None else trial
+        solution = solution[int(problem.places(np.array([trial]))[0])]
+    theta = np.array(solution)
+    return np.stack(
+        [problem.local_gradient(i, trial)(theta) for i in range(problem.n_agents)]
+    ), theta

@@ -2,8 +2,7 @@
 
 docs/certificates.md has the proofs. M = (I + W)/2 has the eigenvalues 1 > μ₂ ≥ … ≥ μ_m > 0.
 
-    E    B = I, f_i convex and L-smooth, Σ |λ_i^k − λ| < ∞:     λ < 2 μ_m / L
-    Q    B = I, f_i quadratic, λ_i^k = λ:                       λ < (1 + 3 μ_m) / (2L)
+    E    B = I, f_i convex and L-smooth, Σ |λ_i^k − λ| < ∞:     λ < (1 + 3 μ_m) / (2L)
     S    any column-stochastic B^k, F σ-strongly convex, λ_i^k → λ ≤ 2/(L + σ):
          τ λL [γ₂ + (λL/ρ) γ₁ (1 + 2L/σ)] < 1 with ρ = 1 − λσ/2 > √μ₂, τ = √(m − 1) ≥ ‖B − J‖
 
@@ -23,12 +22,7 @@ type Floats = NDArray[np.float64]
 
 
 def extra_bound(L: float, smallest: float) -> float:
-    """2 μ_m / L, of condition E; `smallest` is μ_m."""
-    return 2 * smallest / L
-
-
-def quadratic_bound(L: float, smallest: float) -> float:
-    """(1 + 3 μ_m) / (2L), of condition Q."""
+    """(1 + 3 μ_m) / (2L), of condition E; `smallest` is μ_m."""
     return (1 + 3 * smallest) / (2 * L)
 
 

@@ -73,7 +73,6 @@ class LinearStep:
 
     hessians: Floats  # (m, d, d)
     profile: Floats  # (m, 1, 1), of mean 1
-    floor: float = 0.0  # a rate that the method cannot beat, whatever λ is
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -182,11 +181,9 @@ def linear_step(
             return TrackerStep(hessians, shares, mix_x=R, mix_step=R, mix_y=C, mix_change=_same)
         case ADDOPT():
             push = times(matrix_of(network, Kind.COLUMN))
-            weight, decay = push_sum(push, m)
             return TrackerStep(
-                hessians, shares, decay,
-                mix_x=push, mix_step=_same, mix_y=push, mix_change=_same,
-                scale=weight[:, None, None],
+                hessians, shares, mix_x=push, mix_step=_same, mix_y=push, mix_change=_same,
+                scale=push_sum(push, m)[:, None, None],
             )  # fmt: skip
         case _:
             return None
@@ -211,17 +208,19 @@ def _square(W: Product) -> Callable[[Floats, Floats], Floats]:
     return lambda x, w: W(2 * x - W(w))
 
 
-def push_sum(C: Product, m: int, steps: int = 100_000) -> tuple[Floats, float]:
-    """The limit mπ of y⁺ = C y from y = 1, and the factor by which y nears it in a step."""
-    y, change, decay = np.ones(m), np.inf, 0.0
+def push_sum(C: Product, m: int, steps: int = 100_000) -> Floats:
+    """The limit mπ of y⁺ = C y from y = 1.
+
+    A step of ADD-OPT multiplies errors by numbers of y and adds none: with x = yθ* it stays there.
+    So how fast y settles does not bound the rate.
+    """
+    y = np.ones(m)
     for _ in range(steps):
         new = C(y)
-        moved = float(np.linalg.norm(new - y))
-        if moved <= 1e-14 * np.sqrt(m):
+        if float(np.linalg.norm(new - y)) <= 1e-14 * np.sqrt(m):
             break
-        decay = moved / change if np.isfinite(change) else 0.0
-        y, change = new, moved
-    return y * (m / y.sum()), min(decay, 1.0)
+        y = new
+    return y * (m / y.sum())
 
 
 # ---- splits

@@ -1,6 +1,6 @@
 """The theorems that may cover a run, with each of their conditions decided.
 
-Theorem 1 covers PDG-DS and DGD, Theorem 3 the paper's form of PDG-NDS. The conditions E, Q and S of
+Theorem 1 covers PDG-DS and DGD, Theorem 3 the paper's form of PDG-NDS. The conditions E and S of
 `hushgrad.theory.lazy` cover the lazy form and EXTRA. A theorem is about the f_i themselves, so runs
 in stages and runs with quadratic masks, whose agents compute with other functions, stay open.
 """
@@ -17,7 +17,7 @@ from hushgrad.algorithms.base import Private
 from hushgrad.mixing import Kind, Network
 from hushgrad.splits import FreshSplit, IdentitySplit, PrivateConstantSplit
 from hushgrad.theory.assumptions import MOST_EIGENVALUES, LossFacts, MixingFacts
-from hushgrad.theory.lazy import extra_bound, largest_by_gain, loop_gain, quadratic_bound
+from hushgrad.theory.lazy import extra_bound, largest_by_gain, loop_gain
 from hushgrad.theory.series import shape_of, theorem_1_series, theorem_3_series
 from hushgrad.theory.theorem3 import inequalities, largest_stepsize
 
@@ -49,7 +49,6 @@ def proofs(
     network: Network,
     mixing: MixingFacts,
     losses: LossFacts,
-    is_quadratic: bool,
 ) -> Iterator[Proof]:
     """Every theorem that is about this algorithm."""
     if not isinstance(algorithm, Stepping):
@@ -59,7 +58,7 @@ def proofs(
     elif isinstance(algorithm, PDGNDS) and algorithm.form == "square":
         yield _theorem_3(algorithm, network, mixing, losses)
     elif isinstance(algorithm, PDGNDS | EXTRA):
-        yield from _lazy(algorithm, network, mixing, losses, is_quadratic)
+        yield from _lazy(algorithm, network, mixing, losses)
 
 
 def _objective(algorithm: Stepping) -> Iterator[Condition]:
@@ -139,7 +138,6 @@ def _lazy(
     network: Network,
     mixing: MixingFacts,
     losses: LossFacts,
-    is_quadratic: bool,
 ) -> Iterator[Proof]:
     shape = shape_of(algorithm.schedule)
     if shape is None or mixing.smallest is None:
@@ -164,15 +162,11 @@ def _lazy(
     deviation = theorem_1_series(algorithm.schedule, network.n_agents)[2]
     spread: Condition = (deviation.condition, deviation.holds, deviation.reason)
     bound = extra_bound(losses.L, smallest)
-    if is_quadratic and type(shape.deviation).__name__ == "NoDeviation":
-        bound = max(bound, quadratic_bound(losses.L, smallest))
-        name, formula = "condition Q", "(1 + 3μ_m)/(2L)"
-    else:
-        name, formula = "condition E", "2μ_m/L"
+    formula = "(1 + 3μ_m)/(2L)"
     holds = lam < bound
     yield Proof(
-        name,
-        f"{PAGE}, {name}",
+        "condition E",
+        f"{PAGE}, condition E",
         "all x_i converge to one θ*",
         (
             (f"λ < {formula}", holds, f"λ = {lam:.4g}, and {formula} = {bound:.4g}"),

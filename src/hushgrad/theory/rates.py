@@ -54,7 +54,7 @@ def spectral_radius(step: LinearStep, lam: float) -> Radius:
 
 def _dense(step: LinearStep, lam: float) -> Radius:
     values = np.linalg.eigvals(step.dense(lam))
-    return Radius(max(float(np.abs(values).max()), step.floor))
+    return Radius(float(np.abs(values).max()))
 
 
 def _arnoldi(step: LinearStep, lam: float) -> Radius:
@@ -74,12 +74,12 @@ def _arnoldi(step: LinearStep, lam: float) -> Radius:
             maxiter=RESTARTS if n <= LARGE else LARGE_RESTARTS,
             tol=ARNOLDI_TOLERANCE if n <= LARGE else LARGE_TOLERANCE,
         )  # fmt: skip
-        return Radius(max(float(np.abs(values).max()), step.floor))
+        return Radius(float(np.abs(values).max()))
     except linalg.ArpackNoConvergence:
         if n <= MOST_DENSE:
             return _dense(step, lam)
     growth = float(growths(step, np.array([lam]), 2 * LARGE_STEPS)[0])
-    return Radius(max(growth, step.floor), is_settled=False)
+    return Radius(growth, is_settled=False)
 
 
 def growths(step: LinearStep, lams: Floats, steps: int = LARGE_STEPS) -> Floats:

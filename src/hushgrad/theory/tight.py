@@ -12,7 +12,7 @@ from hushgrad.mixing import Kind, Network
 from hushgrad.problems import Problem
 from hushgrad.splits import PrivateConstantSplit
 from hushgrad.theory.asynchronous import pairing_rates
-from hushgrad.theory.curvature import Floats, LocalCurvature, local_curvature
+from hushgrad.theory.curvature import Floats, LocalCurvature, local_curvature, slopes_at_solution
 from hushgrad.theory.linear import LinearStep, TwoStep, linear_step
 from hushgrad.theory.mean_square import (
     drawn_steps,
@@ -22,6 +22,7 @@ from hushgrad.theory.mean_square import (
 )
 from hushgrad.theory.rates import DENSE_SIZE, iterations_to, spectral_radius, stable_range
 from hushgrad.theory.series import shape_of
+from hushgrad.theory.stall import stalled_iterations
 
 type Fact = tuple[str, str, str]  # what it is about, the text, what it rests on
 
@@ -84,7 +85,15 @@ def tight(
     step = linear_step(algorithm, at.hessians, network, profile)
     if step is None:
         return Tight(facts=[("tight rate", "the step of this method is not known", PAGE)])
-    return _linear(algorithm, step, network, lam, tolerance, at)
+    told = _linear(algorithm, step, network, lam, tolerance, at)
+    if told.iterations is not None:
+        stalled = _stalled(algorithm, problem, at, lam, tolerance, trial)
+        if stalled > told.iterations:
+            text = f"holds errors above {tolerance:g} for about {stalled:.3g} iterations, longer "
+            text += f"than the linear rate ({told.iterations:.3g})"
+            told.facts.append(("deviation", text, f"{PAGE}, deviations"))
+            told.iterations = stalled
+    return told
 
 
 def expected_iterations(
@@ -97,11 +106,27 @@ def expected_iterations(
     lams = _limit(algorithm)
     if lams is None or lams.size > 1:
         return None
-    step = linear_step(algorithm, local_curvature(problem).hessians, network)
+    at, lam = local_curvature(problem), float(lams[0])
+    step = linear_step(algorithm, at.hessians, network)
     if step is None:
         return None
-    needed = iterations_to(tolerance, spectral_radius(step, float(lams[0])).value)
+    needed = iterations_to(tolerance, spectral_radius(step, lam).value)
+    needed = max(needed, _stalled(algorithm, problem, at, lam, tolerance))
     return needed if math.isfinite(needed) else None
+
+
+def _stalled(
+    algorithm: Stepping,
+    problem: Problem,
+    at: LocalCurvature,
+    lam: float,
+    tolerance: float,
+    trial: int | None = None,
+) -> float:
+    """Iterations to `tolerance`, in units of max(1, ‖θ*‖) as in runs, that the deviation costs."""
+    slopes, theta = slopes_at_solution(problem, trial)
+    unit = max(1.0, float(np.linalg.norm(theta)))
+    return stalled_iterations(algorithm, at, slopes, lam, tolerance * unit)
 
 
 def _limit(algorithm: Stepping) -> Floats | None:
@@ -249,9 +274,7 @@ def _biased(
     cites = "Nedić & Ozdaglar 2009; the fixed point of x = Wx − λg"
     if m * d > MOST_SOLVED:
         return Tight(facts=[("bias", "a constant stepsize stops at a distance of order λ", cites)])
-    solution = problem.solution()
-    theta = np.array(solution if problem.n_trials is None else solution[trial or 0])
-    slope = np.stack([problem.local_gradient(i, trial)(theta) for i in range(m)])
+    slope, _ = slopes_at_solution(problem, trial)
     W = np.kron(network.matrix(Kind.DOUBLY), np.eye(d))
     curve = np.zeros((m, d, m, d))
     curve[np.arange(m), :, np.arange(m), :] = at.hessians
