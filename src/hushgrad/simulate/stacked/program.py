@@ -298,7 +298,7 @@ class Simulation:
             "group_index": [index.astype(np.int32) for index in where],
             "ungroup": ungroup,
         }
-        if self.algorithm.undirected:
+        if self.algorithm.wakes_links:
             arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
         masks = self._masks(problem.dim, seed)
         if masks is not None:

@@ -126,7 +126,7 @@ class ShardedSimulation(Simulation):
                 weights = self.network.weights_into(kind, own)
                 arrays["own"][letter] = places.rows(weights.own, 1.0)
                 arrays["receiving"][Links.GRAPH, letter] = layout.receiving(weights.links)
-            if self.algorithm.undirected:
+            if self.algorithm.wakes_links:
                 arrays["link_number"] = self._link_numbers(layout)
             if masks is not None:
                 arrays["mask"] = jax.tree.map(lambda part: places.rows(part[own], 0.0), masks)
