@@ -128,18 +128,19 @@ class RuleGraph(Graph):
         return n == 1
 
     @cached_property
-    def _arcs(self) -> tuple[Ints, Ints]:
+    def arcs(self) -> tuple[Ints, Ints]:
+        """All senders and receivers."""
         senders, receivers = (np.concatenate(ends) for ends in zip(*self.passing(), strict=True))
         senders.flags.writeable = receivers.flags.writeable = False
         return senders, receivers
 
     @property
     def senders(self) -> Ints:  # type: ignore[override]  # a field there, made late here
-        return self._arcs[0]
+        return self.arcs[0]
 
     @property
     def receivers(self) -> Ints:  # type: ignore[override]  # the same
-        return self._arcs[1]
+        return self.arcs[1]
 
 
 def by_candidates(n_agents: int, candidates: Callable[[Ints], Ints]) -> Rule:
