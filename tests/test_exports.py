@@ -37,8 +37,8 @@ PACKAGES = {
         "Knowledge Own Truth Witness attacks",
     "hushgrad.privacy.attacks": "ALL Attack Estimate",
     "hushgrad.problems":
-        "AgentData Group Problem average dataset estimation estimation_from huber logistic "
-        "rendezvous ridge",
+        "AgentData AgentRows Group Problem average dataset estimation estimation_from huber "
+        "logistic rendezvous ridge rows_from_files",
     "hushgrad.simulate": "Channel Comparison Outcome Run RunRequest Traffic Transcript load_run",
     "hushgrad.studies":
         "Built Gathered Study SweepRow Table Unfinished gather load_study parse_study record",
@@ -59,8 +59,8 @@ MODULES = {
         "ProblemError ReplayError RiskWarning StageError StaleCopyError StateError StepsizeError "
         "StudyError WireError",
     "hushgrad.graphs":
-        "Graph complete erdos_renyi exponential from_edges from_file from_networkx grid paper path "
-        "random_directed random_regular ring small_world star",
+        "Graph RuleGraph complete erdos_renyi exponential from_edges from_file from_networkx "
+        "geometric grid paper path random_directed random_regular ring small_world star torus",
     "hushgrad.masks": "Mask Sizes ZeroSum zero_sum",
     "hushgrad.paper": "claims demo extras fig2 fig3",
     "hushgrad.splits": "Split fresh identity isotropic private_constant",

@@ -91,14 +91,33 @@ def test_a_job_is_refused_before_it_starts(study, tmp_path):
         assert message in done.stderr
 
 
+UNDIRECTED = """PDGDS PDGNDS PDGNDS:form="square" DGD EXTRA DIGing AugDGM AsynDGM AB PushPull ADDOPT
+PDGNDS:form="square":split={kind="isotropic"}"""
+
+
 @pytest.mark.slow
-def test_two_processes_of_two_devices_and_two_hops_give_the_result_of_one(study, tmp_path):
-    path, cache = study("PDGNDS"), tmp_path / "cache"
-    path.write_text(path.read_text().replace('"PDGNDS"', '"PDGNDS"\nform = "square"'))
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("graph", ["grid", "directed"])
+def test_every_algorithm_on_two_processes_gives_the_result_of_one(study, tmp_path, devices, graph):
+    path, cache = study(iterations=200), tmp_path / "cache"
+    text = path.read_text().replace("value = 0.05", "value = 0.01")
+    if graph == "directed":
+        old = 'graph = "grid"\nrows = 4\ncolumns = 3'
+        text = text.replace(old, 'graph = "random_directed"\nn_agents = 12\ndegree = 2')
+    head, rest = text.split("[[algorithm]]")
+    table, end = rest.split("[run]")
+    names = UNDIRECTED.split() if graph == "grid" else ["AB", "PushPull", "ADDOPT"]
+    tables = [
+        table.replace('"AsynDGM"', "\n".join([f'"{name}"', *options]))
+        for name, *options in (each.split(":") for each in names)
+    ]
+    path.write_text(head + "".join(f"[[algorithm]]{each}" for each in tables) + "[run]" + end)
     options = ("--save", str(tmp_path / "two"))
-    with jobs.started(path, 2, *options, cache=cache, devices=2) as processes:
-        assert [code for code, _, _ in jobs.ended(processes)] == [0, 0]
+    with jobs.started(path, 2, *options, cache=cache, devices=devices) as processes:
+        done = jobs.ended(processes)
+    assert [code for code, _, _ in done] == [0, 0], done
     jobs.alone(path, "--save", str(tmp_path / "one"), cache=cache)
+    assert len(saved(tmp_path / "one")) == len(names)
     check_same(saved(tmp_path / "two"), saved(tmp_path / "one"))
 
 
@@ -187,7 +206,6 @@ def test_ctrl_c_keeps_the_state_of_a_job(study, tmp_path):
     assert states(cache)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
 def test_mpirun_starts_a_job(study, tmp_path):
     pytest.importorskip("mpi4py", reason="Open MPI 5 needs mpi4py")

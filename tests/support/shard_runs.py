@@ -64,6 +64,19 @@ def _cases():
     found["complete"] = (hg.DIGing(stepsize=constant), cases.Quadratics(40).problem, dense, None)
     grid = hg.Network(hg.graphs.grid(5, 8))
     found["grid"] = (hg.PDGNDS(stepsize=constant), cases.Quadratics(40).problem, grid, None)
+    by_rule = {
+        "torus": (hg.AsynDGM(stepsize=constant), hg.graphs.torus(8, 6)),
+        "torus two hops": (
+            hg.PDGNDS(stepsize=constant, form="square", split=hg.splits.isotropic()),
+            hg.graphs.torus(8, 6),
+        ),
+        "geometric": (hg.PDGDS(), hg.graphs.geometric(60, 0.3, seed=1)),
+        "regular": (hg.EXTRA(stepsize=constant), hg.graphs.random_regular(60, 5, addressed=True)),
+        "pairs": (hg.AugDGM(stepsize=constant), hg.graphs.erdos_renyi(60, 0.2, addressed=True)),
+    }
+    for name, (algorithm, graph) in by_rule.items():
+        late = hg.problems.estimation(graph.n_agents, 3, 2, addressed=True)
+        found[name] = (algorithm, late, hg.Network(graph), None)
     recommended = hg.PDGNDS(design="recommended", stepsize=hg.stepsizes.constant(0.003))
     found["recommended"] = (recommended, Q.problem, network, None)
     small = hg.Problem(Q.loss, {"A": Q.A[:1], "z": Q.z[:1]}, dim=4)
@@ -90,6 +103,7 @@ def _main(names, devices, iterations, trials):
         base = hg.run(algorithm, problem, network, **options)
         found[name] = {}
         for n in devices:
+            vars(network.graph).pop("arcs", None)  # of a graph by a rule
             mesh = Mesh(np.array(jax.devices()[:n]).reshape(1, n), ("a", "b"))
             run = hg.run(algorithm, problem, network, mesh=mesh, **options)
             told = {
@@ -99,6 +113,7 @@ def _main(names, devices, iterations, trials):
                 "size": float(np.abs(base.x).max() + base.consensus.max()),
                 "same": bool((run.x == base.x).all() and (run.error == base.error).all()),
                 "traffic": run.traffic == base.traffic,
+                "whole": n > 1 and "arcs" in vars(network.graph),
             }
             if name in conformance.ROWS and iterations <= conformance.K:
                 row = conformance.ROWS[name]

@@ -17,11 +17,8 @@ from hushgrad.mixing import Kind, Network
 
 def link_numbers(graph: Graph) -> NDArray[np.int64]:
     """(arcs,) the number of each arc's undirected link in `graph.links`."""
-    low = np.minimum(graph.senders, graph.receivers)
-    high = np.maximum(graph.senders, graph.receivers)
-    code = low * graph.n_agents + high
-    pairs = graph.links
-    return np.searchsorted(pairs[:, 0] * graph.n_agents + pairs[:, 1], code)
+    ends = graph.senders, graph.receivers
+    return graph.link_numbers(np.minimum(*ends), np.maximum(*ends))
 
 
 def two_hop_weights(

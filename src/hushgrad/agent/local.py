@@ -68,7 +68,7 @@ def local_agents(
         if two_hop is not None:
             _, square, own = two_hop_weights(network, two_hop, kind)
             weights[letter + "2"] = _local_weights(two_hop.senders, two_hop.receivers, square, own)
-    numbers = link_numbers(graph) if algorithm.undirected else np.zeros(0, np.int64)
+    numbers = link_numbers(graph) if algorithm.wakes_links else np.zeros(0, np.int64)
     of_link = {
         (int(j), int(i)): int(n)
         for j, i, n in zip(graph.senders, graph.receivers, numbers, strict=False)

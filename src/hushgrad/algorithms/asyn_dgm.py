@@ -23,7 +23,7 @@ class AsynDGM(Tracker):
     """
 
     title = "AsynDGM"
-    undirected = True
+    undirected = wakes_links = True
     cites = ("xu2017convergence",)
     guarantee = "exact in expectation, convex f_i, uncoordinated constant stepsizes"
 

@@ -42,6 +42,7 @@ class Algorithm(abc.ABC):
     title: ClassVar[str]  # the name as papers print it
     needs: ClassVar[Mapping[str, Kind]] = {}  # the kind of each matrix W, R, C that the steps use
     undirected: ClassVar[bool] = False  # whether steps need both directions of every link
+    wakes_links: ClassVar[bool] = False  # whether steps ask which links a common coin wakes
     cites: ClassVar[tuple[str, ...]] = ()  # keys of hushgrad/references.bib
     guarantee: ClassVar[str]  # the proved result in one line
     links: Links = Links.GRAPH  # the links that messages use

@@ -6,19 +6,28 @@ come from outside (`from_edges`, `from_networkx`, `from_file`) may be disconnect
 refuses them.
 """
 
-from hushgrad.graphs.drawn import erdos_renyi, random_directed, random_regular, small_world
-from hushgrad.graphs.fixed import complete, exponential, grid, paper, path, ring, star
+from hushgrad.graphs.by_rule import RuleGraph
+from hushgrad.graphs.drawn import (
+    erdos_renyi,
+    geometric,
+    random_directed,
+    random_regular,
+    small_world,
+)
+from hushgrad.graphs.fixed import complete, exponential, grid, paper, path, ring, star, torus
 from hushgrad.graphs.graph import Graph
 from hushgrad.graphs.outside import from_edges, from_file, from_networkx
 
 __all__ = [
     "Graph",
+    "RuleGraph",
     "complete",
     "erdos_renyi",
     "exponential",
     "from_edges",
     "from_file",
     "from_networkx",
+    "geometric",
     "grid",
     "paper",
     "path",
@@ -27,4 +36,5 @@ __all__ = [
     "ring",
     "small_world",
     "star",
+    "torus",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import GraphError
+from hushgrad.graphs.addressed import near, pairs, regular
 from hushgrad.graphs.checks import check_count, check_probability, generator
 from hushgrad.graphs.fixed import complete
 from hushgrad.graphs.graph import Graph, Ints, cycle, graph_of_arcs, link_keys, pairs_at, undirected
@@ -21,11 +23,22 @@ ATTEMPTS = 100
 ROUNDS = 1000
 
 
-def erdos_renyi(n_agents: int, p: float, seed: int = 0) -> Graph:
-    """Every pair linked with probability p, independently; drawn again until connected."""
+def erdos_renyi(n_agents: int, p: float, seed: int = 0, addressed: bool = False) -> Graph:
+    """Every pair linked with probability p, independently; drawn again until connected.
+
+    With ``addressed`` the links of some agents can be drawn without the others, so that a shard of
+    a simulation draws its own. The graph is another one than without it.
+    """
     n = check_count("erdos_renyi", "n_agents", n_agents, 1)
     p = check_probability("erdos_renyi", "p", p)
     rng = generator("erdos_renyi", seed)
+    failure = (
+        f"erdos_renyi drew {ATTEMPTS} disconnected graphs of {n} agents with p = {p:.4g}. "
+        f"Graphs connect above p = ln(n)/n = {math.log(n) / n:.4g}: pass a larger p."
+    )
+    if addressed:
+        attempts = itertools.count()
+        return _first_connected(lambda: pairs(n, p, seed, next(attempts), _successes), failure)
 
     def draw() -> Graph | None:
         low, high = pairs_at(_successes(n * (n - 1) // 2, p, rng))
@@ -33,18 +46,38 @@ def erdos_renyi(n_agents: int, p: float, seed: int = 0) -> Graph:
         # Isolated agents disconnect these graphs, and they show before the costly sort.
         return undirected(n, low, high) if n == 1 or degree.all() else None
 
+    return _first_connected(draw, failure)
+
+
+def geometric(n_agents: int, radius: float, seed: int = 0) -> Graph:
+    """Agents at random in the unit square, linked up to this distance; drawn until connected.
+
+    Numbers ascend strip by strip of the square, so that blocks of numbers have few links between
+    them. A shard of a simulation draws its own strips.
+    """
+    n = check_count("geometric", "n_agents", n_agents, 1)
+    if not isinstance(radius, (int, float)) or not 0 < radius <= 2:
+        raise GraphError(
+            f"geometric needs a radius above 0 and at most 2, but radius = {radius!r}. "
+            "The agents lie in the unit square: pass for example radius=0.1."
+        )
+    generator("geometric", seed)  # checks the seed
+    attempts = itertools.count()
     return _first_connected(
-        draw,
-        f"erdos_renyi drew {ATTEMPTS} disconnected graphs of {n} agents with p = {p:.4g}. "
-        f"Graphs connect above p = ln(n)/n = {math.log(n) / n:.4g}: pass a larger p.",
+        lambda: near(n, float(radius), seed, next(attempts)),
+        f"geometric drew {ATTEMPTS} disconnected graphs of {n} agents with radius {radius:.4g}. "
+        f"Graphs connect above about {math.sqrt(math.log(n) / (math.pi * n)):.4g}: pass a larger "
+        "radius.",
     )
 
 
-def random_regular(n_agents: int, degree: int, seed: int = 0) -> Graph:
+def random_regular(n_agents: int, degree: int, seed: int = 0, addressed: bool = False) -> Graph:
     """A random connected graph in which every agent has ``degree`` links.
 
     The links' ends are paired at random; a self loop or a repeated link then trades ends with a
-    random link until none is left (McKay and Wormald's switchings; nearly uniform).
+    random link until none is left (McKay and Wormald's switchings; nearly uniform). With
+    ``addressed`` the graph is made of random circles through all agents, whose repeated links trade
+    ends; the links of some agents are then drawn without the others.
     """
     n = check_count("random_regular", "n_agents", n_agents, 1)
     degree = check_count("random_regular", "degree", degree, 0, most=n - 1)
@@ -60,7 +93,9 @@ def random_regular(n_agents: int, degree: int, seed: int = 0) -> Graph:
             "Pass degree=2 or more."
         )
     if degree == 2:  # connected means one cycle, which pairing would hardly ever give
-        return cycle(rng.permutation(n))
+        return regular(n, 2, seed) if addressed else cycle(rng.permutation(n))
+    if addressed and degree > 1:
+        return regular(n, degree, seed)
 
     def draw() -> Graph | None:
         # Beyond half of all pairs it is easier to draw the links that are not there.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hushgrad.errors import GraphError
+from hushgrad.graphs.by_rule import RuleGraph, by_candidates
 from hushgrad.graphs.checks import MOST_AGENTS, check_count
-from hushgrad.graphs.graph import Graph, cycle, graph_of_arcs, link_keys, pairs_at, undirected
+from hushgrad.graphs.graph import Graph, Ints, graph_of_arcs, link_keys, pairs_at, undirected
 from hushgrad.graphs.outside import from_edges
 
 
@@ -17,13 +20,14 @@ def ring(n_agents: int) -> Graph:
     Graph(5 agents, 5 links)
     """
     n = check_count("ring", "n_agents", n_agents, 1)
-    return cycle(np.arange(n))
+    n_links = n if n > 2 else n - 1
+    return _by_hops(n, lambda i: [(i - 1) % n, (i + 1) % n], f"ring({n})", n_links)
 
 
 def path(n_agents: int) -> Graph:
     """Agents in a row, each linked with the next."""
     n = check_count("path", "n_agents", n_agents, 1)
-    return undirected(n, np.arange(n - 1), np.arange(1, n))
+    return _by_hops(n, lambda i: [np.where(i, i - 1, n), i + 1], f"path({n})", n - 1)
 
 
 def star(n_agents: int) -> Graph:
@@ -40,17 +44,30 @@ def complete(n_agents: int) -> Graph:
 
 def grid(rows: int, columns: int) -> Graph:
     """Agents on a rectangle, linked with those beside, above and below; agent r * columns + c."""
-    r = check_count("grid", "rows", rows, 1)
-    c = check_count("grid", "columns", columns, 1)
-    if r * c > MOST_AGENTS:
-        raise GraphError(
-            f"grid needs at most {MOST_AGENTS} agents, but rows * columns = {r * c}. "
-            "Pass fewer rows or columns."
-        )
-    at = np.arange(r * c).reshape(r, c)
-    starts = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
-    ends = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
-    return undirected(r * c, starts, ends)
+    r, c, n = _rectangle("grid", rows, columns)
+
+    def near(i: Ints) -> list[Ints]:
+        column = i % c
+        beside = np.where(column > 0, i - 1, n), np.where(column < c - 1, i + 1, n)
+        return [np.where(i >= c, i - c, n), *beside, i + c]
+
+    return _by_hops(n, near, f"grid({r}, {c})", 2 * n - r - c)
+
+
+def torus(rows: int, columns: int) -> Graph:
+    """A grid whose last row and column are linked with the first; agent r * columns + c.
+
+    >>> torus(3, 4)
+    Graph(12 agents, 24 links)
+    """
+    r, c, n = _rectangle("torus", rows, columns)
+
+    def near(i: Ints) -> list[Ints]:
+        first = i - i % c  # agent of the same row
+        return [(i - c) % n, first + (i - 1) % c, first + (i + 1) % c, (i + c) % n]
+
+    across = [length if length > 2 else length - 1 for length in (r, c)]
+    return _by_hops(n, near, f"torus({r}, {c})", across[0] * c + across[1] * r)
 
 
 def paper() -> Graph:
@@ -75,3 +92,20 @@ def exponential(n_agents: int, is_directed: bool = True) -> Graph:
         return graph_of_arcs(n, senders, receivers, is_directed=True)
     low, high = np.divmod(np.unique(link_keys(n, senders, receivers)), n)
     return undirected(n, low, high)
+
+
+def _rectangle(builder: str, rows: int, columns: int) -> tuple[int, int, int]:
+    r = check_count(builder, "rows", rows, 1)
+    c = check_count(builder, "columns", columns, 1)
+    if r * c > MOST_AGENTS:
+        raise GraphError(
+            f"{builder} needs at most {MOST_AGENTS} agents, but rows * columns = {r * c}. "
+            "Pass fewer rows or columns."
+        )
+    return r, c, r * c
+
+
+def _by_hops(n: int, near: Callable[[Ints], list[Ints]], text: str, n_links: int) -> Graph:
+    """The connected graph in which `near` gives the neighbours of agents; n or more: none."""
+    rule = by_candidates(n, lambda agents: np.stack(near(agents), axis=1))
+    return RuleGraph(n, rule, text, arcs=2 * n_links, connected=True)

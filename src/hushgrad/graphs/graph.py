@@ -102,6 +102,22 @@ class Graph:
         arcs = order[rows_of(starts, agents)]
         return self.senders[arcs], self.receivers[arcs]
 
+    def degrees(self, agents: Ints) -> Ints:
+        """How many others each of these agents hears."""
+        return self.in_degree[agents]
+
+    @property
+    def largest_degree(self) -> int:
+        """The most others that an agent hears."""
+        return int(self.in_degree.max())
+
+    def link_numbers(self, low: Ints, high: Ints) -> Ints:
+        """The numbers of these links low < high in `links` of an undirected graph."""
+        pairs = self.links
+        return np.searchsorted(
+            pairs[:, 0] * self.n_agents + pairs[:, 1], low * self.n_agents + high
+        )
+
     @cached_property
     def _starts_into(self) -> Ints:
         """(n_agents + 1,) the first arc into each agent."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hushgrad import graphs
 from hushgrad.errors import MixingError
-from hushgrad.graphs import Graph
-from hushgrad.mixing.rules import make_weights, requests
+from hushgrad.graphs import Graph, RuleGraph
+from hushgrad.mixing.rules import UNDIRECTED_RULES, make_weights, requests, rows_by_rule
 from hushgrad.mixing.spectrum import spectrum_ends
 from hushgrad.mixing.weights import Floats, Kind, Weights, objection
 
@@ -64,16 +64,29 @@ class Network:
             for role, spec in wanted
             for description in [spec if isinstance(spec, str) else "matrix"]
         )
-        self._given = [make_weights(self.graph, role, spec) for role, spec in wanted]
-        self._by_kind = {
+        self._wanted = wanted
+        # such a rule is symmetric and doubly stochastic on every graph, so nothing has to be built
+        is_late = isinstance(self.graph, RuleGraph) and self.mixing in UNDIRECTED_RULES
+        self._rule = self.mixing if is_late else None
+        if not is_late:
+            self._by_kind  # noqa: B018  # complains now
+
+    @cached_property
+    def _given(self) -> list[Weights]:
+        return [make_weights(self.graph, role, spec) for role, spec in self._wanted]
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, Weights]:
+        found = {
             role: weights
-            for (role, _), weights in zip(wanted, self._given, strict=True)
+            for (role, _), weights in zip(self._wanted, self._given, strict=True)
             if role is not None
         }
         for weights in self._given:
             for kind in Kind:
                 if objection(self.graph, weights, kind) is None:
-                    self._by_kind.setdefault(kind, weights)
+                    found.setdefault(kind, weights)
+        return found
 
     @property
     def n_agents(self) -> int:
@@ -86,11 +99,11 @@ class Network:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of matrices that this network has, doubly stochastic first."""
-        return tuple(kind for kind in Kind if kind in self._by_kind)
+        return tuple(kind for kind in Kind if self._rule or kind in self._by_kind)
 
     @property
     def is_symmetric(self) -> bool:
-        return Kind.SYMMETRIC in self._by_kind
+        return Kind.SYMMETRIC in self.kinds
 
     def weights(self, kind: str) -> Weights:
         """The matrix of this kind as weights per agent and per arc."""
@@ -99,7 +112,7 @@ class Network:
                 f"a kind of matrix is one of {', '.join(Kind)}, but kind = {kind!r}. "
                 f"This network has {', '.join(self.kinds)}."
             )
-        if kind not in self._by_kind:
+        if kind not in self.kinds:
             raise MixingError(
                 self._refusal(Kind(kind), f"this network has no {_phrase(Kind(kind))}")
             )
@@ -107,6 +120,8 @@ class Network:
 
     def weights_into(self, kind: str, agents: NDArray[np.int64]) -> Weights:
         """The rows of these agents, aligned with `graph.arcs_into(agents)`."""
+        if self._rule and kind in self.kinds:
+            return rows_by_rule(self.graph, self._rule, agents)
         weights = self.weights(kind)
         return Weights(weights.own[agents], weights.links[self.graph.arcs_at(agents)])
 
@@ -125,7 +140,7 @@ class Network:
     @cached_property
     def eta(self) -> float:
         """η = ‖W − 11ᵀ/m‖₂ of the doubly stochastic W: what one round leaves of a disagreement."""
-        if Kind.DOUBLY not in self._by_kind:
+        if Kind.DOUBLY not in self.kinds:
             rule = "eta = ||W - 11'/m|| is defined for a doubly stochastic W"
             raise MixingError(self._refusal(Kind.DOUBLY, rule))
         if self.n_agents <= MOST_SVD_AGENTS:
@@ -166,7 +181,7 @@ class Network:
 
     def shortfall(self, kind: Kind) -> str | None:
         """Why there is no matrix of this kind (`column 3 sums to 0.8333`), or None if there is."""
-        return None if kind in self._by_kind else objection(self.graph, self._given[0], kind)
+        return None if kind in self.kinds else objection(self.graph, self._given[0], kind)
 
     def _refusal(self, kind: Kind, rule: str) -> str:
         way_out = _way_out(kind, self.is_directed)

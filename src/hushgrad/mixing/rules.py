@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -12,37 +13,33 @@ from hushgrad.errors import MixingError
 from hushgrad.graphs import Graph
 from hushgrad.mixing.weights import SAME, Floats, Kind, Weights, objection
 
-
-def _metropolis(graph: Graph) -> Floats:
-    d = graph.in_degree
-    return 1 / (1.0 + np.maximum(d[graph.receivers], d[graph.senders]))
+type Ints = NDArray[np.int64]
 
 
-def _lazy_metropolis(graph: Graph) -> Floats:
-    return _metropolis(graph) / 2
+@dataclass(frozen=True)
+class _Degrees:
+    """The degrees at both ends of some arcs j -> i."""
+
+    into: Ints  # (arcs,) in-degree of i
+    out: Ints  # (arcs,) out-degree of j
+    graph: Graph
+
+    @property
+    def larger(self) -> Ints:
+        return np.maximum(self.into, self.out)
 
 
-def _max_degree(graph: Graph) -> Floats:
-    return np.full(graph.n_arcs, 1 / (1 + graph.in_degree.max()))
+type _Rule = Callable[[_Degrees], Floats]  # w_ij of every arc
 
-
-def _uniform_row(graph: Graph) -> Floats:
-    return 1 / (1.0 + graph.in_degree[graph.receivers])
-
-
-def _uniform_column(graph: Graph) -> Floats:
-    return 1 / (1.0 + graph.out_degree[graph.senders])
-
-
-UNDIRECTED_RULES: dict[str, Callable[[Graph], Floats]] = {
-    "metropolis": _metropolis,
-    "lazy_metropolis": _lazy_metropolis,
-    "max_degree": _max_degree,
+UNDIRECTED_RULES: dict[str, _Rule] = {
+    "metropolis": lambda d: 1 / (1.0 + d.larger),
+    "lazy_metropolis": lambda d: 1 / (1.0 + d.larger) / 2,
+    "max_degree": lambda d: np.full(len(d.into), 1 / (1 + d.graph.largest_degree)),
 }
-RULES: dict[str, Callable[[Graph], Floats]] = {
+RULES: dict[str, _Rule] = {
     **UNDIRECTED_RULES,
-    "uniform_row": _uniform_row,
-    "uniform_column": _uniform_column,
+    "uniform_row": lambda d: 1 / (1.0 + d.into),
+    "uniform_column": lambda d: 1 / (1.0 + d.out),
 }
 
 
@@ -95,19 +92,33 @@ def _by_rule(graph: Graph, rule: str) -> Weights:
             f"mixing {rule!r} needs an undirected graph, but this one has {graph.n_arcs} directed "
             'arcs. Use "uniform_row" or "uniform_column", or leave mixing out to get both.'
         )
-    links = RULES[rule](graph)
+    into, out = graph.in_degree[graph.receivers], graph.out_degree[graph.senders]
+    links = RULES[rule](_Degrees(into, out, graph))
     ends = graph.senders if rule == "uniform_column" else graph.receivers
-    return Weights(_own(graph, ends, links), links)
+    return Weights(_own(graph.n_agents, ends, links), links)
 
 
-def _own(graph: Graph, ends: NDArray[np.int64], links: NDArray[np.float64]) -> Floats:
+def rows_by_rule(graph: Graph, rule: str, agents: Ints) -> Weights:
+    """The rows of these agents by a rule for undirected graphs: their degrees and those of their
+    neighbours are enough.
+    """
+    senders, _ = graph.arcs_into(agents)
+    near = np.unique(senders)
+    which = np.searchsorted(near, senders)
+    place = np.repeat(np.arange(len(agents)), graph.degrees(agents))
+    degree = np.bincount(place, minlength=len(agents))[place]
+    links = UNDIRECTED_RULES[rule](_Degrees(degree, graph.degrees(near)[which], graph))
+    return Weights(_own(len(agents), place, links), links)
+
+
+def _own(n_agents: int, ends: Ints, links: Floats) -> Floats:
     """What the others leave of 1, so that the sums hold to rounding.
 
     Where all weights of an agent are equal up to rounding, they are equal to the bit: on a complete
     graph, all agents then form the same sums.
     """
-    own = 1.0 - np.bincount(ends, links, minlength=graph.n_agents)
-    least, most = np.full(graph.n_agents, np.inf), np.zeros(graph.n_agents)
+    own = 1.0 - np.bincount(ends, links, minlength=n_agents)
+    least, most = np.full(n_agents, np.inf), np.zeros(n_agents)
     np.minimum.at(least, ends, links)
     np.maximum.at(most, ends, links)
     return np.where((least == most) & (np.abs(own - least) < SAME * own), least, own)

@@ -7,12 +7,14 @@ from hushgrad.exports import lazy_exports
 if TYPE_CHECKING:
     from hushgrad.problems.data import Group
     from hushgrad.problems.datasets import AgentData, dataset
+    from hushgrad.problems.late import AgentRows, rows_from_files
     from hushgrad.problems.problem import Problem
     from hushgrad.problems.quadratic import average, estimation, estimation_from, rendezvous
     from hushgrad.problems.regression import huber, logistic, ridge
 
 __all__ = [
     "AgentData",
+    "AgentRows",
     "Group",
     "Problem",
     "average",
@@ -23,6 +25,7 @@ __all__ = [
     "logistic",
     "rendezvous",
     "ridge",
+    "rows_from_files",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -30,6 +33,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "data": "Group",
         "datasets": "AgentData dataset",
+        "late": "AgentRows rows_from_files",
         "problem": "Problem",
         "quadratic": "average estimation estimation_from rendezvous",
         "regression": "huber logistic ridge",

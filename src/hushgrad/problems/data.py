@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -48,7 +49,12 @@ class AgentsData:
         self._numbers = np.arange(lead[0]) if numbers is None else np.asarray(numbers, np.int64)
         self.n_trials: int | None = int(self._numbers[-1]) + 1 if per_trial else None
         self.n_agents = sum(len(group.agents) for group in self.groups)
-        self._place = {
+        self.n_groups = len(self.groups)
+
+    @cached_property
+    def _place(self) -> dict[int, tuple[int, int]]:
+        """The group of each agent, and its place there."""
+        return {
             int(i): (g, n)
             for g, group in enumerate(self.groups)
             for n, i in enumerate(group.agents)
@@ -70,11 +76,11 @@ class AgentsData:
         return self.groups[0].data
 
     def of_agent(self, i: int, trial: int | None) -> Any:
-        if i not in self._place:
+        if i not in range(self.n_agents):
             raise ProblemError(
                 f"Agents are numbered 0 to {self.n_agents - 1}, but agent {i!r} was asked for."
             )
-        group, place = self._place[i]
+        group, place = (0, i) if self.n_groups == 1 else self._place[i]
         return map_leaves(lambda _, leaf: leaf[place], self.of_groups(trial)[group])
 
     def copy_of_agent(self, i: int, trial: int | None) -> Any:
@@ -96,6 +102,19 @@ class AgentsData:
             )
         place = self.places(np.array(trial))
         return tuple(map_leaves(lambda _, leaf: leaf[place], g.data) for g in self.groups)
+
+    def parts(self, trial: int | None) -> Iterator[tuple[Any, ...]]:
+        """The data of every group, in parts of agents whose sums are formed one after the other."""
+        yield self.of_groups(trial)
+
+    def summands(self) -> Iterator[Any]:
+        """The data in the form it was given, in parts: of every trial, of some of the agents."""
+        return iter(self.of_trials())
+
+    def rows(self, agents: NDArray[np.int64]) -> Any:
+        """The data of these agents, where all agents are one group; leaves as in `Group`."""
+        axis = 0 if self.n_trials is None else 1
+        return map_leaves(lambda _, leaf: leaf.take(agents, axis), self.groups[0].data)
 
     def of_trials(self) -> list[Any]:
         """The data in the form it was given, of every trial."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,19 @@ class Point(NamedTuple):
     @property
     def is_finite(self) -> bool:
         return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
+
+
+def add_points(parts: Sequence[Point]) -> Point:
+    """The sum of all agents' losses from the sums of parts of them."""
+    if len(parts) == 1:
+        return parts[0]
+    return Point(
+        parts[0].theta,
+        sum(p.value for p in parts),
+        sum(p.value_scale for p in parts),
+        np.sum([p.gradient for p in parts], axis=0),
+        sum(p.gradient_scale for p in parts),
+    )
 
 
 class _Direction(NamedTuple):

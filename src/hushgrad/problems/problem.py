@@ -6,7 +6,7 @@ The builders of `hushgrad.problems` return it, the simulator and the privacy lab
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrad.errors import ProblemError
 from hushgrad.problems import autodiff, newton
 from hushgrad.problems.checks import check_count
-from hushgrad.problems.data import AgentsData
+from hushgrad.problems.data import AgentsData, Group, leaves
 from hushgrad.problems.determined import SecretsOfRows, row_loss
+from hushgrad.problems.late import AgentRows, LateData
 from hushgrad.problems.models import Curvature, Hessian, safeguarded
 from hushgrad.problems.rows import Grids
 from hushgrad.problems.shapes import check_output, infer_dim
@@ -32,7 +33,8 @@ class Problem:
 
     loss              any JAX-traceable function of θ (d,) and one agent's data, to a scalar
     data              a pytree of arrays with a leading agent axis; or a *list* of one pytree for
-                      each agent, whose arrays may differ in shape (lists are agents, not pytrees)
+                      each agent, whose arrays may differ in shape (lists are agents, not pytrees);
+                      or `AgentRows`, which make the data of those agents that are asked for
     dim               d; without it, the one axis length in the data that makes the loss a scalar
     gradient          ∇loss by hand, for NumPy and JAX arrays alike; without it, autodiff
     solution          θ*: an array (d,), or (trials, d); or a function of the data (of one trial)
@@ -75,9 +77,17 @@ class Problem:
         self.name = name
         self.is_quadratic = quadratic
         self.loss = loss
-        self._agents = AgentsData(data, per_trial=per_trial, numbers=trial_numbers)
-        self.groups, self.n_trials = self._agents.groups, self._agents.n_trials
-        self.n_agents = self._agents.n_agents
+        if isinstance(data, AgentRows) and per_trial:
+            raise ProblemError(
+                "AgentRows are the same in every trial, but per_trial=True. Give arrays instead."
+            )
+        self._agents = (
+            LateData(data)
+            if isinstance(data, AgentRows)
+            else AgentsData(data, per_trial=per_trial, numbers=trial_numbers)
+        )
+        self.n_agents, self.n_trials = self._agents.n_agents, self._agents.n_trials
+        self.n_groups = self._agents.n_groups
         self._gradient = gradient
         by_hand = gradient is not None  # then NumPy may do; without it only JAX can differentiate
         samples = self._agents.first_of_each_group()
@@ -103,6 +113,24 @@ class Problem:
     def __repr__(self) -> str:
         trials = "" if self.n_trials is None else f", n_trials={self.n_trials}"
         return f"Problem({self.name!r}, n_agents={self.n_agents}, dim={self.dim}{trials})"
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The data of all agents, by shape."""
+        return self._agents.groups
+
+    def rows(self, agents: NDArray[np.int64]) -> Any:
+        """The data of these agents, where all have equal shapes; leaves (agents, …), or (trials,
+        agents, …) if every trial has its own.
+        """
+        return self._agents.rows(agents)
+
+    @property
+    def identity(self) -> list[Any]:
+        """The contents of the data, as texts and arrays that tell two problems apart."""
+        if isinstance(self._agents, LateData):
+            return [self._agents.name, str(self.n_agents)]
+        return [leaf for group in self.groups for leaf in leaves(group.data).values()]
 
     @property
     def data(self) -> Any:
@@ -214,7 +242,7 @@ class Problem:
         theta = self._check_theta(theta)
         if self._numpy_loss:
             return sum(float(self.loss(theta, data)) for data in self._agents.of_each(trial))
-        return self._sums.point(theta, self._agents.of_groups(trial)).value
+        return self._point(theta, trial).value
 
     def gradient_sum(self, theta: ArrayLike, trial: int | None = None) -> Vector:
         """Σ_i ∇f_i(θ), (d,)."""
@@ -224,7 +252,7 @@ class Problem:
             for data in self._agents.of_each(trial):
                 total += self.gradient_function(theta, data)
             return total
-        return self._sums.point(theta, self._agents.of_groups(trial)).gradient
+        return self._point(theta, trial).gradient
 
     def solution(self) -> Vector:
         """θ* = argmin Σ_i f_i, (d,), or (trials, d) when every trial has its own; read-only.
@@ -282,7 +310,7 @@ class Problem:
     def _smoothness(self) -> float:
         if self._given_smoothness is not None:
             return max(self._from_data(self._given_smoothness))
-        every = (self._agents.of_groups(trial) for trial in self._agents.trials)
+        every = (part for trial in self._agents.trials for part in self._agents.parts(trial))
         gradient = self.gradient_function
         return max(autodiff.largest_curvature(gradient, self.dim, groups) for groups in every)
 
@@ -309,16 +337,26 @@ class Problem:
         return autodiff.in_float64(self.loss)
 
     def _newton(self, trial: int | None) -> Vector:
-        groups = tuple(autodiff.on_device(data) for data in self._agents.of_groups(trial))
+        agents = self._agents
+        if isinstance(agents, LateData):  # made again for every sum: they may not fit
+            parts = partial(agents.parts, trial)
+        else:
+            held = [tuple(autodiff.on_device(data) for data in agents.of_groups(trial))]
+            parts = held.copy
         return newton.minimise(
-            lambda theta: self._sums.point(theta, groups),
-            lambda theta: self._sums.hessian(theta, groups),
+            lambda theta: newton.add_points([self._sums.point(theta, part) for part in parts()]),
+            lambda theta: sum(self._sums.hessian(theta, part) for part in parts()),
             np.zeros(self.dim),
+        )
+
+    def _point(self, theta: Vector, trial: int | None) -> newton.Point:
+        return newton.add_points(
+            [self._sums.point(theta, part) for part in self._agents.parts(trial)]
         )
 
     def _from_data(self, given: float | Callable[[Any], float]) -> list[float]:
         if callable(given):
-            return [float(given(data)) for data in self._agents.of_trials()]
+            return [float(given(data)) for data in self._agents.summands()]
         return [float(given)]
 
     def _check_theta(self, theta: ArrayLike) -> Vector:

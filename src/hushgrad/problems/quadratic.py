@@ -18,6 +18,7 @@ from hushgrad.problems.checks import (
     least_squares,
     pad,
 )
+from hushgrad.problems.late import AgentRows, drawn_rows
 from hushgrad.problems.problem import Problem
 
 UNROLLED = 16  # entries of M up to which products are written out for JAX
@@ -32,6 +33,7 @@ def estimation(
     regularisation: float = 0.1,
     seed: int = 0,
     trials: int | None = None,
+    addressed: bool = False,
 ) -> Problem:
     """The paper's distributed estimation, f_i(θ) = ‖z_i − M_i θ‖² + σ_i ‖θ‖².
 
@@ -40,8 +42,9 @@ def estimation(
     draws), so that the paper's stepsize 1/k is harmless.
 
     With `trials` every Monte Carlo trial has a problem of its own: trial t is drawn from the seed
-    (seed, t), and without `trials` the problem is that of trial 0. Your own M and z go to
-    `estimation_from`.
+    (seed, t), and without `trials` the problem is that of trial 0. With `addressed` the data of
+    some agents can be drawn without the others, so that a shard of a simulation draws its own; the
+    data are others than without it. Your own M and z go to `estimation_from`.
 
     >>> estimation(seed=1)
     Problem('estimation', n_agents=5, dim=2)
@@ -49,6 +52,13 @@ def estimation(
     shape = (check_count("n_agents", n_agents), check_count("s", s), check_count("d", d))
     deviation, sigma = check_size("noise", noise), check_size("regularisation", regularisation)
     seed = check_seed(seed)
+    if addressed:
+        if trials is not None:
+            raise ProblemError(
+                f"addressed data are the same in every trial, but trials = {trials!r}. "
+                "Leave trials or addressed out."
+            )
+        return _addressed_estimation(shape, deviation, sigma, seed)
 
     def draw(trial: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         rng = np.random.default_rng(np.random.SeedSequence((seed, trial)))
@@ -60,6 +70,25 @@ def estimation(
     matrices, vectors = (np.stack(parts) for parts in zip(*drawn, strict=True))
     M, z = (matrices[0], vectors[0]) if trials is None else (matrices, vectors)
     return _estimation(M, z, np.full(z.shape[:-1], sigma))
+
+
+def _addressed_estimation(
+    shape: tuple[int, int, int], deviation: float, sigma: float, seed: int
+) -> Problem:
+    n_agents, s, d = shape
+    theta = np.random.default_rng(np.random.SeedSequence((seed, 0))).normal(size=d)
+
+    def draw(rng: np.random.Generator, n: int) -> Any:
+        M = rng.normal(size=(n, s, d)) / np.sqrt(s)
+        return {
+            "M": M,
+            "z": M @ theta + deviation * rng.normal(size=(n, s)),
+            "sigma": np.full(n, sigma),
+        }
+
+    name = f"estimation {shape} noise {deviation!r} sigma {sigma!r} seed {seed}"
+    rows = AgentRows(n_agents, drawn_rows(n_agents, draw, seed, 0, 0), name)
+    return _problem(rows, d, solution=None)
 
 
 def estimation_from(M: Any, z: Any, *, sigma: ArrayLike = 0.1) -> Problem:
@@ -153,17 +182,22 @@ def average(values: ArrayLike) -> Problem:
 def _estimation(
     M: NDArray[np.float64], z: NDArray[np.float64], sigma: NDArray[np.float64]
 ) -> Problem:
+    data = {"M": M, "z": z, "sigma": sigma}
+    return _problem(data, M.shape[-1], solution=_estimate, per_trial=M.ndim == 4)
+
+
+def _problem(data: Any, dim: int, *, solution: Any, per_trial: bool = False) -> Problem:
     return Problem(
         _misfit,
-        {"M": M, "z": z, "sigma": sigma},
-        dim=M.shape[-1],
+        data,
+        dim=dim,
         gradient=misfit_gradient,
-        solution=_estimate,
+        solution=solution,
         smoothness=_misfit_smoothness,
         strong_convexity=_misfit_strong_convexity,
         hessian=_misfit_hessian,
         quadratic=True,
-        per_trial=M.ndim == 4,
+        per_trial=per_trial,
         name="estimation",
     )
 

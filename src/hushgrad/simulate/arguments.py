@@ -71,10 +71,10 @@ def trial_numbers(trials: int | Iterable[int], problem: Problem) -> NDArray[np.i
 
 def starts(x0: ArrayLike | None, n_trials: int, problem: Problem) -> NDArray[np.float64]:
     m, d = problem.n_agents, problem.dim
-    start = np.zeros((m, d)) if x0 is None else np.array(x0, np.float64)
-    if start.shape not in ((m, d), (n_trials, m, d)):
+    start = np.zeros(d) if x0 is None else np.array(x0, np.float64)
+    if start.shape not in ((d,), (m, d), (n_trials, m, d)):
         raise InputError(
-            f"x0 has shape (agents, d) = ({m}, {d}) or (trials, agents, d) = "
+            f"x0 has shape (d,) = ({d},), (agents, d) = ({m}, {d}) or (trials, agents, d) = "
             f"({n_trials}, {m}, {d}), but x0 has shape {start.shape}."
         )
     if not np.isfinite(start).all():

@@ -7,13 +7,15 @@ stacked engine writes and reads it.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -57,12 +59,17 @@ class Checkpoint:
             )
         return arrays
 
-    def save(self, block: int, arrays: Mapping[str, Any]) -> None:
+    def save(self, block: int, arrays: Iterable[tuple[str, Any]]) -> None:
+        """Write arrays one after the other: all of them at once may not fit.
+
+        Every process makes the arrays, since each has a part of their rows; the writer keeps them.
+        """
         path = self.path(block)
         if path is None or not self.is_writer:
-            return
-        identity = np.array(self.identity)
-        replace_file(path, lambda file: np.savez(file, identity=identity, **arrays))
+            deque(arrays, maxlen=0)
+        else:
+            every = itertools.chain([("identity", np.array(self.identity))], arrays)
+            replace_file(path, lambda file: _write(file, every))
 
     def clear(self) -> None:
         """The run is over: its states are no longer needed."""
@@ -72,6 +79,14 @@ class Checkpoint:
             path.unlink()
         if not any(self.directory.iterdir()):
             self.directory.rmdir()
+
+
+def _write(file: IO[bytes], arrays: Iterable[tuple[str, Any]]) -> None:
+    """As np.savez writes them."""
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 class Clock:

@@ -21,9 +21,9 @@ from hushgrad.agent.stages import n_stages, stage_lengths
 from hushgrad.algorithms.base import Algorithm, stepsize_risks
 from hushgrad.errors import InputError, RiskWarning, optional
 from hushgrad.files.digest import content_digest
+from hushgrad.graphs import RuleGraph
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
-from hushgrad.problems.data import leaves
 from hushgrad.simulate.arguments import check_parts, named, seed_of, starts, trial_numbers, whole
 from hushgrad.simulate.checkpoint import Checkpoint
 from hushgrad.simulate.exposure import judge_run
@@ -71,7 +71,7 @@ def run(
     trials         how many, or their numbers: trial t is the same alone and among others
     record_every   iterations between samples; by default about 200 samples in all
     transcript     keep every wire message in `run.transcript`
-    x0             zeros, or (agents, d), or (trials, agents, d)
+    x0             zeros, or (d,) for all agents, or (agents, d), or (trials, agents, d)
     progress       True, False, a function (done, total), or None: a bar on a terminal
     tolerance      a trial is `converged` when its last error is below this times max(1, ‖θ*‖)
     metrics        {name: f(x (trials, agents, d), problem) → (trials,)}, sampled along
@@ -299,16 +299,18 @@ def _identity(
 ) -> str:
     """A digest of everything that decides the numbers of a run."""
     graph = network.graph
-    weights = [network.weights(kind) for kind in algorithm.needs.values()]
+    if isinstance(graph, RuleGraph) and not x0.strides[1]:  # no array has all agents
+        links, x0 = [graph.text, network.mixing], x0[:, :1]
+    else:
+        weights = [network.weights(kind) for kind in algorithm.needs.values()]
+        links = [graph.senders, graph.receivers, *(p for w in weights for p in (w.own, w.links))]
     return content_digest(
         [
             repr(algorithm),
             problem.name,
             getattr(problem.loss, "__qualname__", ""),
-            *(leaf for group in problem.groups for leaf in leaves(group.data).values()),
-            graph.senders,
-            graph.receivers,
-            *(part for w in weights for part in (w.own, w.links)),
+            *problem.identity,
+            *links,
             str(seed),
             trials,
             x0,

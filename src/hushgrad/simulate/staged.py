@@ -225,7 +225,7 @@ def _stage(
         )
     )
     outcome = _only(outcome, wanted, begin)
-    request.checkpoint.save(s, _packed(outcome))
+    request.checkpoint.save(s, _packed(outcome).items())
     return outcome
 
 

@@ -23,11 +23,12 @@ def check(found):
             assert told["consensus"] <= limit, place
             assert told.get("dense", 0.0) <= limit, place
             assert told["traffic"], place
+            assert not told["whole"], place  # links of own agents alone
             assert told["same"] or devices != "1", place
 
 
 def test_shards_give_the_numbers_of_one_device_and_of_the_equations():
-    check(shard_runs.distances(["PDGNDS square", "PushPull"], [5], 40))
+    check(shard_runs.distances(["PDGNDS square", "PushPull", "torus"], [5], 40))
 
 
 @pytest.mark.slow

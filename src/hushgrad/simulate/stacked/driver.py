@@ -6,6 +6,7 @@ diverged ends early.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ def _join(outcomes: list[Outcome], n: int) -> Outcome:
     samples = max(o.error.shape[1] for o in outcomes)
 
     def stack(values: list[Any]) -> Any:
-        return np.concatenate(values)[:n]
+        return values[0] if len(values) == 1 else np.concatenate(values)[:n]
 
     def pad(values: Floats) -> Floats:
         missing = samples - values.shape[1]
@@ -119,11 +120,12 @@ def _run_block(
             variants=None if variants is None else [variants[t] for t in part.tolist()],
             numbers=[each.of(part) for each in numbers],
         )
+        x0 = request.x0
+        alike = np.broadcast_to(x0[0], (len(part), *x0.shape[1:]))
+        x0 = x0[part] if x0.strides[0] else alike  # the same in all trials: not copied
         if request.recording is None:
-            return _SampledBlock(request, simulation, request.x0[part], number).run()
-        return _RecordedBlock(
-            request, simulation, request.x0[part], number, part, request.recording
-        ).run()
+            return _SampledBlock(request, simulation, x0, number).run()
+        return _RecordedBlock(request, simulation, x0, number, part, request.recording).run()
 
 
 class _SampledBlock:
@@ -169,7 +171,7 @@ class _SampledBlock:
             per_call, most, is_stopped, is_due = self.simulation.agree(
                 per_call, most, is_stopped, is_due
             )
-            if is_stopped or is_due:
+            if (is_stopped or is_due) and self.request.checkpoint.directory is not None:
                 self._leave()
             if is_stopped:
                 raise Stopped
@@ -184,9 +186,11 @@ class _SampledBlock:
             "error": self.error,
             "consensus": self.consensus,
         }
-        arrays |= {f"state{n}": leaf for n, leaf in enumerate(self.simulation.unload(self.state))}
         arrays |= {f"metric_{name}": values for name, values in self.metrics.items()}
-        self.request.checkpoint.save(self.number, arrays)
+        checkpoint = self.request.checkpoint
+        unloaded = self.simulation.unload(self.state, is_kept=checkpoint.is_writer)
+        states = ((f"state{n}", leaf) for n, leaf in enumerate(unloaded))
+        checkpoint.save(self.number, itertools.chain(arrays.items(), states))
 
     def _resume(self) -> bool:
         """Continue from the state that this block left; False where it left none."""
@@ -256,7 +260,7 @@ class _SampledBlock:
         return Outcome(
             error=np.array(self.error).T,
             consensus=np.array(self.consensus).T,
-            x=self.simulation.estimates(self.state),
+            x=self.simulation.estimates(self.state, is_kept=self.request.checkpoint.is_writer),
             metrics={name: np.array(values).T for name, values in self.metrics.items()},
             diverged=self.diverged,
             traffic=_count(self.simulation, self.awake, self.k),
@@ -360,7 +364,7 @@ def _channels(request: RunRequest, recording: Recording) -> tuple[Channel, ...]:
 
 def _measure(simulation: Simulation, x0: Floats) -> tuple[Floats, Floats]:
     solution = np.asarray(simulation.args["solution"])[0].T[:, None, :]  # (trials or 1, 1, d)
-    return measure(x0, solution)
+    return measure(x0 if x0.strides[1] else x0[:, :1], solution)  # all agents may start alike
 
 
 def _count(simulation: Simulation, awake: Floats, iterations: int) -> Traffic:

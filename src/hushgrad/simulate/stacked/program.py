@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,7 +248,7 @@ class Simulation:
             n_trials=len(trials),
             dim=problem.dim,
             gradient=problem.gradient_function,
-            groups=len(problem.groups),
+            groups=problem.n_groups,
             per_trial=problem.n_trials is not None,
             varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
         )
@@ -298,7 +298,7 @@ class Simulation:
             "group_index": [index.astype(np.int32) for index in where],
             "ungroup": ungroup,
         }
-        if self.algorithm.undirected:
+        if self.algorithm.wakes_links:
             arrays["link_number"] = self.layouts[Links.GRAPH].sending(link_numbers(graph) + 1) - 1
         masks = self._masks(problem.dim, seed)
         if masks is not None:
@@ -350,24 +350,25 @@ class Simulation:
         state, self.prepared = self.program.start(self.args, stacked)
         return state
 
-    def estimates(self, state: Any) -> NDArray[np.float64]:
+    def estimates(self, state: Any, *, is_kept: bool = True) -> NDArray[np.float64]:
         """θ̂ (trials, agents, d) in the agents' own order."""
         algorithm = self.algorithm
         if self._variants is not None:
             algorithm = with_numbers(pattern_of(algorithm), self.args["numbers"])
-        x = self.rows(algorithm.estimate(state))
+        x = self.rows(algorithm.estimate(state), is_kept=is_kept)
         return np.ascontiguousarray(x.transpose(2, 0, 1))
 
     def _stacked(self, x0: NDArray[np.float64]) -> Array:
         return jax.device_put(np.ascontiguousarray(x0[:, self.order].transpose(1, 2, 0)))
 
-    def rows(self, array: Array) -> NDArray[Any]:
+    def rows(self, array: Array, *, is_kept: bool = True) -> NDArray[Any]:
         """(agents, …) an array of the program in the order of the agents' numbers."""
+        del is_kept
         return np.asarray(array)[self.position]
 
-    def unload(self, state: Any) -> list[NDArray[Any]]:
-        """The arrays (agents, …) of a state by the agents' numbers, however they are placed."""
-        return [self.rows(leaf) for leaf in jax.tree.leaves(state)]
+    def unload(self, state: Any, *, is_kept: bool = True) -> Iterator[NDArray[Any]]:
+        """The arrays (agents, …) of a state by the agents' numbers; empty if not kept."""
+        return (self.rows(leaf, is_kept=is_kept) for leaf in jax.tree.leaves(state))
 
     def load(self, state: Any, arrays: Sequence[NDArray[Any]]) -> Any:
         """The state with the arrays that `unload` gave, of this run on any number of devices."""

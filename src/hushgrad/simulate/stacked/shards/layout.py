@@ -26,6 +26,7 @@ from hushgrad.simulate.stacked.shards.mesh import Shards
 from hushgrad.simulate.stacked.shards.partition import Partition
 
 type Ints = NDArray[np.int64]
+type Places = NDArray[np.int32]  # numbers of arcs are many, so they are kept short
 type Buckets = tuple[tuple[int, int, int], ...]
 
 
@@ -35,11 +36,11 @@ class LocalLinks:
 
     shard: int
     own: Ints  # (agents,) numbers, ascending
-    senders: Ints  # (arcs,) of the arcs into own agents, receiver by receiver
-    receivers: Ints  # (arcs,) places in `own`
-    sent_from: Ints  # (sent arcs,) of the arcs from own agents, sender by sender: places in `own`
-    sent_to: Ints  # (sent arcs,)
-    shard_of_sender: Ints  # (arcs,)
+    senders: Places  # (arcs,) of the arcs into own agents, receiver by receiver
+    receivers: Places  # (arcs,) places in `own`
+    sent_from: Places  # (sent arcs,) of the arcs from own agents, sender by sender: places in `own`
+    sent_to: Places  # (sent arcs,)
+    shard_of_sender: Places  # (arcs,)
     given: Mapping[int, Ints]  # by other shard: own agents that it needs, ascending numbers
 
     @staticmethod
@@ -54,11 +55,11 @@ class LocalLinks:
         return LocalLinks(
             shard,
             own,
-            senders,
-            np.searchsorted(own, receivers),
-            np.searchsorted(own, sent_from),
-            sent_to,
-            partition.shards(senders),
+            senders.astype(np.int32),
+            np.searchsorted(own, receivers).astype(np.int32),
+            np.searchsorted(own, sent_from).astype(np.int32),
+            sent_to.astype(np.int32),
+            partition.shards(senders).astype(np.int32),
             given,
         )
 
@@ -137,7 +138,7 @@ class Bucketed:
         place[order] = np.arange(len(degree)) - first[bucket[order]] + self.lows[bucket[order]]
         return place
 
-    def slots(self, place: Ints, number: Ints) -> Ints:
+    def slots(self, place: Ints, number: Places) -> Ints:
         """The flat entry of slot `number` of the agent at each place."""
         bucket = np.searchsorted(self.lows, place, side="right") - 1
         bucket = np.minimum(bucket, len(self.sizes) - 1)
@@ -198,22 +199,22 @@ class ShardLayout:
         self.local, self.shapes, self.places = local, shapes, places
         self.ghosts, ghost = self._ghosts()  # (ghost rows,) numbers; 0 where none
         own = np.searchsorted(local.own, local.senders[~local.is_cut])
-        neighbour = np.empty(len(local.senders), np.int64)
+        neighbour = np.empty(len(local.senders), np.int32)
         neighbour[local.is_cut] = places.n + ghost
         neighbour[~local.is_cut] = places.of[own]
         into_place = shapes.into.places(local.in_degree)
         out_place = shapes.out.places(local.out_degree)
         self.flat_in = shapes.into.slots(
             into_place[local.receivers], _ranks(local.receivers, local.in_degree)
-        )  # (arcs,) in-slot of each arc into own agents
+        ).astype(np.int32)  # (arcs,) in-slot of each arc into own agents
         rank = _ranks(local.sent_from, local.out_degree)
-        self.flat_out = shapes.out.slots(out_place[local.sent_from], rank)  # (sent arcs,)
+        self.flat_out = shapes.out.slots(out_place[local.sent_from], rank).astype(np.int32)
         # (cut arcs,) rows of the links from ghosts
         self.flat_cut = shapes.out.n_slots + 1 + np.arange(len(ghost))
         self.n_out = shapes.out.n_slots + 1 + shapes.n_cut
         sent = _keys(graph, local.own[local.sent_from], local.sent_to)
-        arcs = _keys(graph, local.senders, local.own[local.receivers])
-        entry = np.empty(len(arcs), np.int64)
+        arcs = _keys(graph, local.senders.astype(np.int64), local.own[local.receivers])
+        entry = np.empty(len(arcs), np.int32)
         entry[~local.is_cut] = self.flat_out[np.searchsorted(sent, arcs[~local.is_cut])]
         entry[local.is_cut] = self.flat_cut
         slot_out = rank + (local.sent_to > local.own[local.sent_from])
@@ -222,11 +223,11 @@ class ShardLayout:
             local.sent_from[local.sent_to < local.own[local.sent_from]], minlength=len(local.own)
         )
         self.tables: dict[str, Any] = {
-            "neighbour": self.receiving(neighbour.astype(np.int32)),
-            "entry": self.receiving(entry.astype(np.int32), shapes.out.n_slots),
+            "neighbour": self.receiving(neighbour),
+            "entry": self.receiving(entry, shapes.out.n_slots),
             "source": self.sending(
                 places.of[local.sent_from].astype(np.int32),
-                neighbour[local.is_cut].astype(np.int32),
+                neighbour[local.is_cut],
             ),
             "slot": self.sending(slot_out.astype(np.uint32), slot_cut.astype(np.uint32)),
             "real": self.sending(np.ones(len(slot_out)), np.ones(len(slot_cut))),
@@ -278,7 +279,7 @@ class ShardLayout:
             give[first : first + len(agents)] = self.places.of[np.searchsorted(local.own, agents)]
         return give
 
-    def _drawn_by_ghosts(self, graph: Graph, cut: Ints) -> tuple[Ints, NDArray[np.uint32]]:
+    def _drawn_by_ghosts(self, graph: Graph, cut: Ints) -> tuple[Places, NDArray[np.uint32]]:
         """Draw addresses of the cut arcs, and how many slots each ghost row has."""
         numbers = np.unique(self.ghosts)
         senders, receivers = graph.arcs_from(numbers)
@@ -289,12 +290,12 @@ class ShardLayout:
         return slots, width.astype(np.uint32)
 
 
-def _ranks(owner: Ints, degree: Ints) -> Ints:
+def _ranks(owner: Any, degree: Ints) -> Places:
     """The rank of each arc among those of its owner; arcs stand owner by owner."""
     first = np.concatenate([[0], np.cumsum(degree)])
-    return np.arange(len(owner)) - first[owner]
+    return np.arange(len(owner), dtype=np.int32) - first.astype(np.int32)[owner]
 
 
-def _keys(graph: Graph, senders: Ints, receivers: Ints) -> Ints:
+def _keys(graph: Graph, senders: Ints, receivers: Any) -> Ints:
     """One integer per arc, which ascends with senders and then with receivers."""
     return senders * graph.n_agents + receivers

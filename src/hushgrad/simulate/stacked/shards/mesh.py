@@ -6,7 +6,7 @@ process makes the rows of its own shards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hushgrad.errors import InputError
 
 AXIS = "agents"
+_PART_BYTES = 2**25  # of an array that all processes see at once
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,15 @@ class Shards:
 
     def put(self, make: Callable[[int], Any]) -> Any:
         """Trees `make(shard)` of arrays (rows, …), as arrays (shards · rows, …) on the devices."""
-        trees = {s: make(s) for s in self.mine}
-        flat = {s: jax.tree.flatten(tree) for s, tree in trees.items()}
-        shape = flat[self.mine[0]][1]
-        leaves = zip(*(flat[s][0] for s in self.mine), strict=True)
-        return jax.tree.unflatten(shape, [self._join(parts) for parts in leaves])
+        placed = [jax.device_put(make(s), self.mesh.devices[s]) for s in self.mine]
+        return jax.tree.map(self._join, *placed)
 
-    def _join(self, parts: tuple[NDArray[Any], ...]) -> Any:
-        devices = self.mesh.devices
-        placed = [jax.device_put(a, devices[s]) for s, a in zip(self.mine, parts, strict=True)]
+    def _join(self, *parts: Any) -> Any:
         rows, *rest = parts[0].shape
         sharding = NamedSharding(self.mesh, PartitionSpec(AXIS))
-        return jax.make_array_from_single_device_arrays((self.n * rows, *rest), sharding, placed)
+        return jax.make_array_from_single_device_arrays(
+            (self.n * rows, *rest), sharding, list(parts)
+        )
 
     def share(self, tree: Any) -> Any:
         """The same arrays on every device; every process has them."""
@@ -105,8 +103,15 @@ class Shards:
 
         return jax.tree.map(place, tree)
 
-    def whole(self, array: Any) -> NDArray[Any]:
-        """All rows of an array by agent, in every process."""
-        if self.n_processes == 1:
-            return np.asarray(array)
-        return multihost_utils.process_allgather(array, tiled=True)
+    def parts(self, array: Any) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """The rows of an array by agent: which of every shard, and (shards, rows, …) of all.
+
+        Parts are small, since every process gets them.
+        """
+        first = {shard.device: np.asarray(shard.data) for shard in array.addressable_shards}
+        own = {s: first[self.mesh.devices[s]] for s in self.mine}
+        n_rows = len(own[self.mine[0]])
+        step = max(1, _PART_BYTES // max(1, array.nbytes // max(1, n_rows)))
+        for low in range(0, n_rows, step):
+            part = slice(low, low + step)
+            yield part, self.together({s: rows[part] for s, rows in own.items()})

@@ -2,7 +2,8 @@
 
 Three ways are known: METIS where `pymetis` is installed (extra `scale`), reverse Cuthill–McKee
 from SciPy, and blocks of the agents' own numbers, which suit rings, rows and grids. The one that
-cuts the fewest arcs is taken. Every process finds the same partition.
+cuts the fewest arcs is taken. Graphs by a rule keep their numbers. Every process finds the same
+partition.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.errors import optional
-from hushgrad.graphs import Graph
+from hushgrad.graphs import Graph, RuleGraph
 
 type Ints = NDArray[np.int64]
 
@@ -60,6 +61,8 @@ def partition(graph: Graph, n_shards: int, method: str | None = None) -> Partiti
     if method is not None:
         return _METHODS[method](graph, n_shards)
     natural = blocks(graph.n_agents, n_shards)
+    if isinstance(graph, RuleGraph):  # its numbers follow its shape, and nobody looks at the whole
+        return natural
     if cut_arcs(graph, natural) <= _FEW * graph.n_arcs:
         return natural
     better = "metis" if importlib.util.find_spec("pymetis") else "rcm"

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrad.agent.links import link_numbers
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.draws import trial_keys
 from hushgrad.errors import InputError
@@ -58,8 +57,8 @@ class ShardedSimulation(Simulation):
         if algorithm.links is Links.TWO_HOP:
             self._graphs[Links.TWO_HOP] = graph.two_hop()
         self.arcs = {links: found.n_arcs for links, found in self._graphs.items()}
-        self._layouts = self._lay_out()
-        shapes = {links: own[shards.mine[0]].shapes for links, own in self._layouts.items()}
+        layouts = self._lay_out()
+        shapes = {links: own[shards.mine[0]].shapes for links, own in layouts.items()}
         self.plan = ShardPlan(
             sides=tuple((links, own.into.meta, own.out.meta) for links, own in shapes.items()),
             n_agents=shapes[Links.GRAPH].into.n_agents,
@@ -67,7 +66,7 @@ class ShardedSimulation(Simulation):
             n_trials=len(trials),
             dim=problem.dim,
             gradient=problem.gradient_function,
-            groups=len(problem.groups),
+            groups=problem.n_groups,
             per_trial=problem.n_trials is not None,
             varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
             shards=shards,
@@ -76,34 +75,26 @@ class ShardedSimulation(Simulation):
         )
         self.program = program_of(algorithm, self.plan, ShardedProgram)
         with jax.enable_x64(True):
-            self.args = self._shared(seed, stage, numbers) | self._by_agent(seed)
-            self._number = self.shards.together(
-                {s: self._places(s).rows(self._own(s), -1) for s in shards.mine}
-            ).ravel()  # (places of all shards,) numbers of the agents there, −1 where none
+            self.args = self._shared(seed, stage, numbers) | self._by_agent(seed, layouts)
 
     def _lay_out(self) -> dict[Links, dict[int, ShardLayout]]:
         found: dict[Links, dict[int, ShardLayout]] = {}
-        places: dict[int, OwnPlaces] = {}
+        self._own: dict[int, Ints] = {}  # by shard: its agents' numbers
+        self._places: dict[int, OwnPlaces] = {}
         for links, graph in self._graphs.items():
             every = {s: LocalLinks.of(graph, self._partition, s) for s in self.shards.mine}
             shapes = ShardShapes.of(every, self.shards)
             if links is Links.GRAPH:
-                places = {
-                    s: OwnPlaces(shapes.into.places(local.in_degree), shapes.into.n_agents)
-                    for s, local in every.items()
-                }
+                for s, local in every.items():
+                    self._own[s] = local.own
+                    places = shapes.into.places(local.in_degree)
+                    self._places[s] = OwnPlaces(places, shapes.into.n_agents)
             is_turned = graph.is_directed or links is not Links.GRAPH
             found[links] = {
-                s: ShardLayout(graph, local, shapes, places[s], is_turned=is_turned)
+                s: ShardLayout(graph, local, shapes, self._places[s], is_turned=is_turned)
                 for s, local in every.items()
             }
         return found
-
-    def _own(self, shard: int) -> Ints:
-        return self._layouts[Links.GRAPH][shard].local.own
-
-    def _places(self, shard: int) -> OwnPlaces:
-        return self._layouts[Links.GRAPH][shard].places
 
     # ---- arguments of the program
 
@@ -117,73 +108,73 @@ class ShardedSimulation(Simulation):
         key = trial_keys(seed, self.trials, stage)
         return self.shards.share({"trial_key": key, "numbers": list(numbers), "solution": theta})
 
-    def _by_agent(self, seed: int) -> dict[str, Any]:
+    def _by_agent(self, seed: int, layouts: dict[Links, dict[int, ShardLayout]]) -> dict[str, Any]:
         masks = self._masks(self._problem.dim, seed)
-        numbers = link_numbers(self.network.graph) if self.algorithm.undirected else None
         groups = self._groups()
 
         def make(shard: int) -> dict[str, Any]:
-            own, places = self._own(shard), self._places(shard)
+            own, places = self._own[shard], self._places[shard]
+            layout = layouts[Links.GRAPH][shard]
             arrays: dict[str, Any] = {
                 "agents": places.rows(own.astype(np.uint32), 0),
                 "is_agent": places.rows(np.ones(len(own), np.bool_), False),
-                "tables": {links: found[shard].tables for links, found in self._layouts.items()},
                 "own": {},
                 "receiving": {},
-                **groups[shard],
+                **groups.pop(shard),
             }
-            layout = self._layouts[Links.GRAPH][shard]
             for letter, kind in self.algorithm.needs.items():
                 weights = self.network.weights_into(kind, own)
                 arrays["own"][letter] = places.rows(weights.own, 1.0)
                 arrays["receiving"][Links.GRAPH, letter] = layout.receiving(weights.links)
-            if numbers is not None:
-                arrays["link_number"] = self._link_numbers(layout, numbers)
+            if self.algorithm.wakes_links:
+                arrays["link_number"] = self._link_numbers(layout)
             if masks is not None:
                 arrays["mask"] = jax.tree.map(lambda part: places.rows(part[own], 0.0), masks)
+            arrays["tables"] = {links: found.pop(shard).tables for links, found in layouts.items()}
             return arrays
 
         return self.shards.put(make)
 
-    def _link_numbers(self, layout: ShardLayout, numbers: Ints) -> Ints:
+    def _link_numbers(self, layout: ShardLayout) -> Ints:
         """(out-slots,) the number of each undirected link, −1 where there is none."""
-        graph, local = self.network.graph, layout.local
-        keys = graph.receivers * graph.n_agents + graph.senders
-
-        def of(senders: Ints, receivers: Ints) -> Ints:
-            return numbers[np.searchsorted(keys, receivers * graph.n_agents + senders)] + 1
-
-        cut = local.is_cut
-        own = of(local.own[local.sent_from], local.sent_to)
-        return layout.sending(own, of(local.senders[cut], local.own[local.receivers[cut]])) - 1
+        local, cut = layout.local, layout.local.is_cut
+        senders = np.concatenate([local.own[local.sent_from], local.senders[cut]])
+        receivers = np.concatenate([local.sent_to, local.own[local.receivers[cut]]])
+        ends = np.minimum(senders, receivers), np.maximum(senders, receivers)
+        numbers = self.network.graph.link_numbers(*ends) + 1
+        return layout.sending(*np.split(numbers, [len(local.sent_to)])) - 1
 
     def _groups(self) -> dict[int, dict[str, Any]]:
         """By shard: the agents' data, group by group of equal shapes, and their places."""
         problem, mine = self._problem, self.shards.mine
+        if problem.n_groups == 1:
+            return {s: {"data": [self._data(s)], "group_index": [], "ungroup": None} for s in mine}
         found: dict[int, dict[str, Any]] = {
             s: {"data": [], "group_index": [], "ungroup": np.zeros(self.plan.n_agents, np.int32)}
             for s in mine
         }
         low = 0
         for group in problem.groups:
-            whose = {s: np.flatnonzero(np.isin(group.agents, self._own(s))) for s in mine}
+            whose = {s: np.flatnonzero(np.isin(group.agents, self._own[s])) for s in mine}
             most = self.shards.together({s: np.array(len(rows)) for s, rows in whose.items()}).max()
-            alone = len(problem.groups) == 1
             for s, rows in whose.items():
-                where = self._places(s).of[np.searchsorted(self._own(s), group.agents[rows])]
+                where = self._places[s].of[np.searchsorted(self._own[s], group.agents[rows])]
                 found[s]["ungroup"][where] = low + np.arange(len(rows))
-                if alone:  # data in the canonical order, without an index
-                    rows, where = self._places(s).rows(rows, 0), np.arange(self.plan.n_agents)
-                short = (0, 0 if alone else int(most) - len(rows))
-                found[s]["data"].append(self._data(group.data, np.pad(rows, short)))
+                short = (0, int(most) - len(rows))
+                padded = np.pad(rows, short)
+                found[s]["data"].append(jax.tree.map(lambda leaf, r=padded: leaf[r], group.data))
                 found[s]["group_index"].append(np.pad(where, short).astype(np.int32))
             low += int(most)
         return found
 
-    def _data(self, data: Any, rows: Ints) -> Any:
+    def _data(self, shard: int) -> Any:
+        """The data of a shard's agents in the canonical order, where all have equal shapes."""
+        own, places = self._own[shard], self._places[shard]
+        rows = places.rows(np.arange(len(own)), 0)
+        data = self._problem.rows(own)
         if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
-            places = self._problem.places(self.trials)
-            return jax.tree.map(lambda leaf: np.moveaxis(leaf[places][:, rows], 0, -1), data)
+            trials = self._problem.places(self.trials)
+            return jax.tree.map(lambda leaf: np.moveaxis(leaf[trials][:, rows], 0, -1), data)
         return jax.tree.map(lambda leaf: leaf[rows], data)
 
     # ---- in and out
@@ -191,21 +182,24 @@ class ShardedSimulation(Simulation):
     def _put(self, values: Any) -> Any:
         """Arrays (agents, …) by number, on the devices."""
         return self.shards.put(
-            lambda s: jax.tree.map(lambda a: self._places(s).rows(a[self._own(s)], 0), values)
+            lambda s: jax.tree.map(lambda a: self._places[s].rows(a[self._own[s]], 0), values)
         )
 
     def _stacked(self, x0: Floats) -> Array:
         def make(shard: int) -> Floats:
-            rows = self._places(shard).rows(x0[:, self._own(shard)].transpose(1, 2, 0), 0.0)
+            rows = self._places[shard].rows(x0[:, self._own[shard]].transpose(1, 2, 0), 0.0)
             return np.ascontiguousarray(rows)
 
         return self.shards.put(make)
 
-    def rows(self, array: Array) -> NDArray[Any]:
-        whole = self.shards.whole(array)
-        found = np.empty((self.plan.n_real, *whole.shape[1:]), whole.dtype)
-        is_agent = self._number >= 0
-        found[self._number[is_agent]] = whole[is_agent]
+    def rows(self, array: Array, *, is_kept: bool = True) -> NDArray[Any]:
+        found = np.empty((self.plan.n_real if is_kept else 0, *array.shape[1:]), array.dtype)
+        number = {s: self._places[s].rows(own, -1) for s, own in self._own.items()}
+        for part, values in self.shards.parts(array):
+            numbers = self.shards.together({s: rows[part] for s, rows in number.items()})
+            if is_kept:
+                is_agent = numbers >= 0
+                found[numbers[is_agent]] = values[is_agent]
         return found
 
     def load(self, state: Any, arrays: Sequence[NDArray[Any]]) -> Any:
