@@ -14,38 +14,29 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushgrad.algorithms.base import Private
-from hushgrad.errors import ConfigError, ExposureError, HushgradError, PolicyError, ReplayError
+from hushgrad.errors import ConfigError, HushgradError, PolicyError, ReplayError
 from hushgrad.files.digest import commitment
 from hushgrad.network.auto import provisional
+from hushgrad.network.budgets import check_start, counted_rulings
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure, setting_of
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
 from hushgrad.network.objective.objectives import Objective, ObjectiveSpec
-from hushgrad.network.policy import (
-    Policy,
-    Ruling,
-    RunFacts,
-    check_start,
-    counted_rulings,
-    policies_of,
-    rulings,
-)
-from hushgrad.network.promise import mu_of
+from hushgrad.network.policy import Policy, Ruling, RunFacts, policies_of, rulings
+from hushgrad.network.promise import missing, mu_of
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.stage_facts import stage_facts
 from hushgrad.network.state.journal import LABEL, StateDirectory
 from hushgrad.network.state.ledger import (
     BEGUN,
     RESUMED,
-    SPENT,
     LedgerFile,
     LedgerLine,
     LedgerRun,
@@ -54,7 +45,6 @@ from hushgrad.network.state.ledger import (
     runs_of,
 )
 from hushgrad.theory.exposure import count_revealed
-from hushgrad.theory.pooled import Pooled
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -76,7 +66,7 @@ class Admission:
             self._facts = run_facts(config, objective, is_quadratic=is_quadratic, is_given=is_given)
             for policy in self._policies:
                 _refuse(config, policy, [*rulings(policy, self._facts), *self._counted(policy)])
-        self._own = ledger_of(config.key) if _is_recorded(config) else None
+        self._own = ledger_of(config.key) if is_recorded(config) else None
         self._is_given = is_given
 
     def _counted(self, policy: Policy) -> Iterator[Ruling]:
@@ -85,17 +75,12 @@ class Admission:
         if policy.ledger_file is None:
             return
         lines = read_ledger(policy)
-        if not (self._config.state / LABEL).exists() or not self._mine(lines):
+        if not (self._config.state / LABEL).exists() or not begun_run(self._config, lines):
             same = runs_of_data(lines, self._data(policy.ledger_file))
             yield from counted_rulings(policy, self._facts, lines, same)
 
     def _data(self, ledger: LedgerFile) -> DataDigest | None:
         return digest_of(self._config, ledger.secret)
-
-    def _mine(self, lines: list[LedgerLine]) -> LedgerRun | None:
-        name = (self._config.run.id, key_name(self._config))
-        found = [r for r in runs_of(lines) if (r.begun.run, r.begun.facts.get("key")) == name]
-        return found[-1] if found else None
 
     def begin(self, state: StateDirectory) -> None:
         """Write the run into every ledger, or refuse it; nothing has been sent yet."""
@@ -113,14 +98,14 @@ class Admission:
                 self._write_begin(ledger, state)
 
     def _ledgers(self) -> list[LedgerFile]:
-        return _ledgers(self._policies, self._own)
+        return ledgers_of(self._policies, self._own)
 
     def _judge_again(self, policy: Policy, state: StateDirectory) -> None:
         ledger = policy.ledger_file
         assert ledger is not None
         assert self._facts is not None
         lines, data = read_ledger(policy), self._data(ledger)
-        mine = self._mine(lines)
+        mine = begun_run(self._config, lines)
         if mine is None:
             same = runs_of_data(lines, data)
             _refuse(self._config, policy, counted_rulings(policy, self._facts, lines, same))
@@ -138,21 +123,27 @@ class Admission:
 
     def _write_begin(self, ledger: LedgerFile, state: StateDirectory) -> None:
         config = self._config
-        mine = self._mine(ledger.lines())
+        mine = begun_run(self._config, ledger.lines())
         named = {"run": config.run.id, "agent": config.name, "key": key_name(config)}
         if mine is not None:
             if mine.status not in _OVER:
-                _note(ledger.append(RESUMED, named))
+                note_line(ledger.append(RESUMED, named))
             return
-        mu, data = None if self._is_given else mu_of(self._judged), self._data(ledger)
-        _note(ledger.append(BEGUN, {
+        mu, data = None if self._is_given else self._first_mu(), self._data(ledger)
+        note_line(ledger.append(BEGUN, {
             **named,
             "contract": contract_of(config),
-            "mu": _plain(mu),
+            "mu": plain_mu(mu),
+            "share": None if self._facts is None else self._facts.share,
             "participants": config.run.n_agents,
             "state": _state_digest(ledger, state),
             **({} if data is None else data.facts()),
         }))  # fmt: skip
+
+    def _first_mu(self) -> float | None:
+        """μ of the run; a fit has sent nothing yet, and notes its μ itself (spending.py)."""
+        is_fit = self._judged.run.model is not None
+        return 0.0 if is_fit and missing(self._judged) is None else mu_of(self._judged)
 
     def end(self, status: str) -> None:
         """Write the end of the run; an error is told in the log, since the run is over."""
@@ -160,10 +151,10 @@ class Admission:
         try:
             for ledger in self._ledgers():
                 with ledger.locked():
-                    mine = self._mine(ledger.lines())
+                    mine = begun_run(self._config, ledger.lines())
                     if mine is not None and mine.status != status:
                         named = {"agent": config.name, "key": key_name(config)}
-                        _note(ledger.append(status, {"run": config.run.id, **named}))
+                        note_line(ledger.append(status, {"run": config.run.id, **named}))
         except HushgradError as error:
             log.error("the ledger lacks the end of this run: %s", error, extra={"event": "ledger"})
 
@@ -176,22 +167,7 @@ def admit(
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
 
 
-def note_spent(config: AgentConfig, mu: float | None) -> None:
-    """Write μ of a fit so far into every ledger, if it has one that has grown."""
-    if mu is None:
-        return
-    name = (config.run.id, key_name(config))
-    own = ledger_of(config.key) if _is_recorded(config) else None
-    for ledger in _ledgers(governing(config), own):
-        with ledger.locked():
-            runs = runs_of(ledger.lines())
-            mine = [r for r in runs if (r.begun.run, r.begun.facts.get("key")) == name]
-            if mine and (mine[-1].mu or 0.0) < mu:
-                told = {"run": name[0], "agent": config.name, "key": name[1], "mu": _plain(mu)}
-                _note(ledger.append(SPENT, told))
-
-
-def _ledgers(policies: list[Policy], own: LedgerFile | None) -> list[LedgerFile]:
+def ledgers_of(policies: list[Policy], own: LedgerFile | None) -> list[LedgerFile]:
     """Every ledger once, in one order, so that two agents do not wait for each other."""
     found = {p.ledger_file.path.resolve(): p.ledger_file for p in policies if p.ledger_file}
     if own is not None:
@@ -199,7 +175,7 @@ def _ledgers(policies: list[Policy], own: LedgerFile | None) -> list[LedgerFile]
     return [found[path] for path in sorted(found)]
 
 
-def _plain(mu: float | None) -> float | str | None:
+def plain_mu(mu: float | None) -> float | str | None:
     """μ as JSON has it."""
     return "inf" if mu is not None and np.isinf(mu) else mu
 
@@ -214,29 +190,6 @@ def check_unused(config: AgentConfig) -> None:
         )
 
 
-def check_policy_average(
-    config: AgentConfig, objective: Objective, stage: int, numbers: int
-) -> None:
-    """Refuse an average of a fit past the numbers that a policy lets the sums reveal.
-
-    numbers    pooled by all stages so far, those of this average included
-    """
-    for policy in governing(config):
-        told = count_revealed(
-            setting_of(config.run, is_quadratic=objective.is_quadratic), objective.n_rows
-        )
-        if policy.max_share_revealed is None or not isinstance(told, Pooled):
-            continue
-        share = replace(told, stages=stage, told=numbers).share
-        if share is None or share > policy.max_share_revealed:
-            raise ExposureError(
-                f"{config.name} sends nothing of stage {stage + 1}: max_share_revealed = "
-                f"{policy.max_share_revealed:g} in '{policy.path}', and the sums would reveal "
-                f"{share or 1:.4g} of the entries of this site's rows. Use fewer columns, or more "
-                "rows."
-            )
-
-
 def governing(config: AgentConfig) -> list[Policy]:
     """The policies that hold for an agent; drawn rows are nobody's, so none holds for them."""
     if getattr(config.objective, "is_drawn", False):
@@ -244,7 +197,7 @@ def governing(config: AgentConfig) -> list[Policy]:
     return policies_of(config.policy)
 
 
-def _is_recorded(config: AgentConfig) -> bool:
+def is_recorded(config: AgentConfig) -> bool:
     """Whether the key's own ledger has the run: one with a seed has no secrets to keep."""
     return bool(config.partners) and config.run.seed is None
 
@@ -263,6 +216,13 @@ def read_ledger(policy: Policy) -> list[LedgerLine]:
     return lines
 
 
+def begun_run(config: AgentConfig, lines: list[LedgerLine]) -> LedgerRun | None:
+    """This agent's run, if it has begun."""
+    name = (config.run.id, key_name(config))
+    found = [r for r in runs_of(lines) if (r.begun.run, r.begun.facts.get("key")) == name]
+    return found[-1] if found else None
+
+
 def runs_of_data(lines: list[LedgerLine], data: DataDigest | None) -> list[LedgerRun]:
     """The runs of the same data; without data, all."""
     return [run for run in runs_of(lines) if data is None or data.shares(run.begun.facts) >= SAME]
@@ -279,7 +239,7 @@ def _refuse(config: AgentConfig, policy: Policy, found: Any) -> None:
         raise PolicyError("\n".join(lines))
 
 
-def _note(line: LedgerLine) -> None:
+def note_line(line: LedgerLine) -> None:
     log.info(
         "ledger line %d (%s): %s", line.number + 1, line.status, line.digest,
         extra={"event": "ledger"},
@@ -312,7 +272,7 @@ def digest_of(config: AgentConfig, secret: bytes) -> DataDigest | None:
     other = ""
     if isinstance(spec, ObjectiveSpec) and file is None:
         other = spec.function or repr(spec.position)
-    return data_digest(file, secret, other=other)
+    return data_digest(file, secret, delimiter=spec.between, other=other)
 
 
 def run_facts(

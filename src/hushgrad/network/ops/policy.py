@@ -12,9 +12,10 @@ from hushgrad.network.admission import (
     run_facts,
     runs_of_data,
 )
+from hushgrad.network.budgets import counted_rulings
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.policy import Ruling, counted_rulings, rulings
+from hushgrad.network.policy import Ruling, rulings
 from hushgrad.network.state.journal import LABEL
 
 
