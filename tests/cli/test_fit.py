@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from hushgrad.cli import app
 from hushgrad.fitting import load_model, rows_of, table_of
 from hushgrad.fitting.rows import needed
+from hushgrad.network.config.file import load_config
 from hushgrad.network.keys.identity import mint
 from hushgrad.schema.toml import to_toml
 from support import agent_network, fit_network, fits
@@ -234,3 +235,20 @@ def test_fit_refuses_a_file_without_a_fit(tmp_path):
     call("new", "--agent", tmp_path / "agent.toml")
     out = call("fit", tmp_path / "agent.toml", code=2)
     assert "has no table [fit]" in out
+
+
+def test_new_fit_writes_two_files_that_belong_together_and_keeps_a_model(tmp_path):
+    file, model = tmp_path / "agent.toml", tmp_path / "model.toml"
+    assert "model.toml" in call("new", "--fit", file)
+    mint(tmp_path, "north")
+    for other in ("south", "west"):
+        mint(tmp_path / "trusted", other)
+    (tmp_path / "patients.csv").write_text("died,age,stage\nyes,50,I\nno,60,II\n")
+    config = load_config(file)
+    assert config.run.model == load_model(model)
+    assert [n.name for n in config.neighbours] == [p.name for p in config.partners]
+    file.unlink()
+    model.write_text("# settled\n")
+    assert "was there" in call("new", "--fit", file)
+    assert model.read_text() == "# settled\n"
+    assert "is there already" in call("new", "--fit", file, code=2)

@@ -32,7 +32,7 @@ def wide():
     return X, columns, divide(columns, (100, 200, 400))
 
 
-@pytest.mark.parametrize("kind", ["ridge", "logistic"])
+@pytest.mark.parametrize("kind", ["ridge", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_three_hundred_columns_are_fitted_as_scikit_learn_does(kind):
     X, columns, sites = wide()
     outcome = "y" if kind == "ridge" else "died"

@@ -50,7 +50,9 @@ def oracle(kind, declared):
     return losses.sum(axis=0) / len(y), mean.std(axis=0, ddof=1) / np.sqrt(FOLDS)
 
 
-@pytest.mark.parametrize("kind", ["ridge", "logistic", "poisson"])
+@pytest.mark.parametrize(
+    "kind", ["ridge", "logistic", pytest.param("poisson", marks=pytest.mark.slow)]
+)
 def test_the_curve_and_the_choice_are_those_of_scikit_learn(kind):
     declared = validated(kind)
     result = fit(declared, SITES)

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 from scipy.special import gammaln
 
+from hushgrad.errors import FitError
 from support.fits import (
     cancer,
     design,
@@ -239,3 +240,21 @@ def test_thirty_raw_columns_nearly_separable_end_within_1e_9_of_the_pooled_fit()
     b = found[1:] / X[:, 1:].std(0)
     assert_allclose(result.estimate, [found[0] - b @ X[:, 1:].mean(0), *b], rtol=1e-9)
     assert result.n_averages <= 11
+
+
+@pytest.mark.parametrize(("n_columns", "is_separated"), [(29, False), (30, True)])
+def test_thirty_raw_columns_separate_the_outcomes_and_twenty_nine_nearly(n_columns, is_separated):
+    """Linear programming: is there a b with ±(1, z)ᵀb ≥ 0 in all rows, and > 0 in one?"""
+    names, sites = cancer(n_columns)
+    declared = model("logistic", outcome="benign", columns=names, factors={})
+    X, y = design(declared, sites), pooled_columns(sites)["benign"]
+    sides = (2 * y - 1)[:, None] * X / np.abs(X).max(axis=0)
+    bounds = [(-1, 1)] * X.shape[1]
+    found = optimize.linprog(-sides.sum(axis=0), -sides, np.zeros(len(y)), bounds=bounds)
+    assert found.status == 0
+    assert (-found.fun > 1e-6) == is_separated
+    if is_separated:
+        with pytest.raises(FitError, match=r"no curvature left.*separation"):
+            fit(declared, sites)
+    else:
+        assert fit(declared, sites).n_averages <= 22

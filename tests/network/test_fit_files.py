@@ -194,7 +194,7 @@ def test_agents_refuse_a_site_with_another_penalty_before_the_first_round(tmp_pa
     (tmp_path / "other.toml").write_text(to_toml({"model": MODEL | {"penalty": 2.0}}))
     given["fit"]["model"] = "other.toml"
     configs[1] = parse_config(given, directory=tmp_path)
-    _, results = run(configs)
+    _, results = run([replace(config, max_wait=1.0) for config in configs])
     assert {r.status for r in results} == {Status.PEER_LOST}
     assert all(r.rounds == 0 for r in results)
     assert "model.penalty: 0.0 here, 2.0 there" in results[0].detail

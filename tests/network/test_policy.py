@@ -10,12 +10,14 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import ConfigError, ExposureError, LedgerError, PolicyError, ReplayError
+from hushgrad.network import budgets
 from hushgrad.network import policy as policies
-from hushgrad.network.admission import admit, check_policy_average
+from hushgrad.network.admission import admit
 from hushgrad.network.deployed import Agent
 from hushgrad.network.keys.identity import load_certificate, mint
 from hushgrad.network.objective.objectives import load_objective
 from hushgrad.network.policy import load_policy
+from hushgrad.network.spending import spend
 from hushgrad.network.state import ledger as ledgers
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.ledger import LedgerFile, runs_of
@@ -152,14 +154,15 @@ def test_a_symlink_to_listed_data_passes_and_one_to_other_data_does_not(site, tm
 
 def test_a_later_average_past_the_share_is_not_sent(site, tmp_path):
     config = ruled(site, tmp_path, max_share_revealed=0.3)
+    ledgers.ledger_of(config.key).create()
     objective = load_objective(config.objective, config.run.dim)
     numbers = [18 + 15 * steps for steps in range(8)]
     for stage, count in enumerate(numbers):
         if count / 240 <= 0.3:
-            check_policy_average(config, objective, stage, count)
+            spend(config, objective, stage, count, None)
         else:
             with pytest.raises(ExposureError, match=f"would reveal {count / 240:.4g} of"):
-                check_policy_average(config, objective, stage, count)
+                spend(config, objective, stage, count, None)
 
 
 # ---- rules that count runs
@@ -170,10 +173,20 @@ def test_the_count_of_runs_survives_every_disguise(site, tmp_path, book):
     start(config)
     file = site.objective.file
     header, *rows = file.read_text().splitlines(keepends=True)
-    moved, fewer, link = (tmp_path / name for name in ("moved.csv", "fewer.csv", "link.csv"))
-    moved.write_text("".join([header, rows[-1], *rows[:-1]]))
-    fewer.write_text("".join([header, *rows[:-3]]))
-    link.symlink_to(file)
+    fit_network.write_rows(tmp_path / "others.csv", fits.synthetic((600,))["north"])
+    others = (tmp_path / "others.csv").read_text()
+    copies = {
+        "moved.csv": "".join([header, rows[-1], *rows[:-1]]),
+        "fewer.csv": "".join([header, *rows[:-3]]),
+        "part.csv": "".join([header, *rows[::6]]),
+        "among.csv": others + "".join(rows),
+        "reversed.dat": "".join([header, *rows[::-1]]),
+        "bars.csv": "".join([header, *rows]).replace(",", "|"),
+        "semicolons.csv": "".join([header.replace("weight", 20 * ";"), *rows]),
+    }
+    for name, text in copies.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.csv").symlink_to(file)
     mint(tmp_path / "new", "agent-0")
     relative = type(file)(os.path.relpath(file))
     disguises = {
@@ -182,12 +195,13 @@ def test_the_count_of_runs_survives_every_disguise(site, tmp_path, book):
             "key": tmp_path / "new" / "agent-0.key",
             "certificate": tmp_path / "new" / "agent-0.crt",
         },
-        "another name of the file": {"objective": replace(site.objective, file=link)},
         "a relative path": {"objective": replace(site.objective, file=relative)},
-        "a row moved": {"objective": replace(site.objective, file=moved)},
-        "rows left out": {"objective": replace(site.objective, file=fewer)},
         "a seed": {"run": replace(site.run, id="seeded", seed=3)},
     }  # fmt: skip
+    for name in ("link.csv", *copies):
+        between = "|" if name == "bars.csv" else None
+        spec = replace(site.objective, file=tmp_path / name, delimiter=between)
+        disguises[name] = {"objective": spec}
     for n, (name, changes) in enumerate(disguises.items()):
         with pytest.raises(PolicyError, match="max_runs = 1, and this would be run 2") as error:
             start(replace(again(config, n), **changes))
@@ -225,7 +239,7 @@ def test_runs_in_a_period_are_counted_by_the_ledger_not_by_the_clock(
             def now(cls, tz=None):
                 return real + timedelta(days=days)
 
-        for module in (policies, ledgers):
+        for module in (budgets, ledgers):
             monkeypatch.setattr(module, "datetime", Moved)
 
     start(again(config, 1))
@@ -330,6 +344,42 @@ def test_an_earlier_run_without_mu_leaves_no_budget(site, tmp_path, book, monkey
         start(again(ruled(site, tmp_path, max_mu=1.0, **book[1]), 2))
 
 
+def test_runs_of_the_same_data_share_what_their_sums_may_reveal(site, tmp_path, book):
+    """One model cut into two runs: 138 numbers each, of 240 entries."""
+    share = N_NUMBERS / 240
+    config = ruled(site, tmp_path, max_share_revealed=1.9 * share, **book[1])
+    start(again(config, 1))
+    with pytest.raises(PolicyError, match=f"with 1 earlier runs of these data: {2 * share:.4g}"):
+        start(again(config, 2))
+    larger = ruled(site, tmp_path, max_share_revealed=2.5 * share, **book[1])
+    start(again(larger, 2))
+    objective = load_objective(site.objective, site.run.dim)
+    second = again(larger, 2)
+    spend(second, objective, 9, int(1.5 * N_NUMBERS) - 1, None)
+    assert [line.status for line in book[0].lines()] == ["opened", "begun", "begun", "spent"]
+    with pytest.raises(ExposureError, match=r"sends nothing of stage 11.*max_share_revealed"):
+        spend(second, objective, 10, int(1.5 * N_NUMBERS) + 2, None)
+    assert len(book[0].lines()) == 4
+
+
+def test_a_fit_that_outgrows_its_budget_sends_no_further_average(site, tmp_path, book, monkeypatch):
+    """How much a row weighs follows from pooled sums, which other sites can make small."""
+    monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: 0.1)
+    monkeypatch.setattr("hushgrad.network.admission.missing", lambda config: None)
+    config = ruled(site, tmp_path, max_mu=0.5, **book[1])
+    objective = load_objective(site.objective, site.run.dim)
+    first, second = again(config, 1), again(config, 2)
+    start(first)
+    spend(first, objective, 1, 33, 0.4)
+    start(second)
+    spend(second, objective, 1, 33, 0.29)  # √(0.16 + 0.0841) = 0.494
+    with pytest.raises(ExposureError, match=r"max_mu = 0.5, and with this run 0\.5024 is spent"):
+        spend(second, objective, 2, 48, 0.304)
+    with pytest.raises(ExposureError, match=r"max_mu = 0\.5, but μ of this run is not known"):
+        spend(second, objective, 2, 48, None)
+    assert [run.mu for run in runs_of(book[0].lines())] == [0.4, 0.29]
+
+
 # ---- where policies lie, and who may change them
 
 
@@ -357,6 +407,18 @@ def test_an_agents_file_cannot_leave_the_systems_policy_out(site, tmp_path, monk
     system.symlink_to(tmp_path / "nowhere.toml")
     with pytest.raises(PolicyError, match="there is no policy at"):
         start(again(site, 2))
+
+
+def test_a_policy_that_cannot_be_looked_at_lets_no_agent_start(site, monkeypatch):
+    """As in a directory of root's that other accounts may not enter."""
+
+    class Closed(type(policies.SYSTEM)):
+        def lstat(self):
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(policies, "SYSTEM", Closed(policies.SYSTEM))
+    with pytest.raises(PolicyError, match=r"cannot be told: Permission denied\. Let the agent's"):
+        start(site)
 
 
 @pytest.mark.parametrize("writable", ["file", "directory"])

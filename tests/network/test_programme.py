@@ -1,6 +1,8 @@
 """Deployed agents fit: the bits of the programme in one process, also after kills."""
 
+import json
 import random
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +13,10 @@ from hushgrad.errors import FitError, StateError
 from hushgrad.network.config.fits import run_of_fit
 from hushgrad.network.ops.result import Status
 from hushgrad.network.programme import Programme
-from hushgrad.network.rounds import Rounds
+from hushgrad.network.protocol.frames import HEADER, FrameKind
 from hushgrad.network.state.journal import Slot
 from hushgrad.network.state.stages import write_stage
+from hushgrad.network.transport import in_memory
 from support import fit_network, fits
 
 COLUMNS = {"columns": ("age", "stage"), "factors": {"stage": fits.LEVELS}}
@@ -161,28 +164,63 @@ def test_a_torn_sum_is_pooled_again_and_a_lost_one_is_named(tmp_path, calm, monk
 # ---- what a message depends on
 
 
-def test_other_rows_with_the_same_masked_vectors_send_the_same_bits(tmp_path, monkeypatch):
-    """Nothing that a site sends depends on its rows but through the masked vectors."""
-    sent, masked = {}, {}
+def frames(stream):
+    """What a stream tells: its frames but for signs of life, each once, but for clock and process.
 
-    def encode(rounds, stop, original=Rounds._encode):
-        digest = original(rounds, stop)
-        frames = {j: bytes(frame) for j, frame in rounds.frames[rounds.round].items()}
-        sent.setdefault((rounds.machine.agent.local.number, rounds.round), []).append(frames)
-        return digest
+    Tokens that meet on their way share a frame, so each counts by itself.
+    """
+    found, place = set(), 0
+    while place < len(stream):
+        _, _, kind, _, round_, length, flags = HEADER.unpack_from(stream, place)
+        body = bytes(stream[place + HEADER.size : (place := place + HEADER.size + length)])
+        parts = [body]
+        if kind == FrameKind.HELLO:
+            document = json.loads(body)
+            parts = [json.dumps(document | {"clock": 0, "life": ""})]  # the process draws its life
+        elif kind == FrameKind.CONFIRM:
+            parts = [body[n : n + 32] for n in range(0, length, 32)]
+        if kind != FrameKind.HEARTBEAT:
+            found |= {(FrameKind(kind).name, round_, flags, part) for part in parts}
+    return found
+
+
+def wire_of(directory, sites, masked, patch, leak):
+    """All frames between agents whose masked vectors are those of `masked`, or become them."""
+    streams = defaultdict(bytearray)
+
+    def write(end, data, original=in_memory._End.write):
+        streams[end.of, end.to] += data
+        original(end, data)
 
     def statistic(stages, stage, start, own, original=Programme._masked):
         made = original(stages, stage, start, own)
-        return masked.setdefault((stages.config.number, stage), made)
+        kept = masked.setdefault((stages.config.number, stage), made)
+        return kept._replace(q=kept.q + stages._rows.n_rows) if leak and stage == 2 else kept
 
-    monkeypatch.setattr(Rounds, "_encode", encode)
-    monkeypatch.setattr(Programme, "_masked", statistic)
-    first, second, third = THREE.values()
-    ended(fit_network.configs(tmp_path / "one", LOGISTIC, THREE, NETWORKS[3], seed=3, id="same"))
-    other = {"north": second, "middle": third, "south": first}  # every site has other rows
-    ended(fit_network.configs(tmp_path / "two", LOGISTIC, other, NETWORKS[3], seed=3, id="same"))
-    assert len(sent) > 3 * 5
-    assert all(len(frames) == 2 and frames[0] == frames[1] for frames in sent.values())
+    patch.setattr(in_memory._End, "write", write)
+    patch.setattr(Programme, "_masked", statistic)
+    setting = fit_network.configs(directory, LOGISTIC, sites, NETWORKS[3], seed=3, id="same")
+    _, results, _ = fit_network.run(setting)
+    assert leak or {r.status for r in results} == {Status.DONE}
+    return {way: frames(stream) for way, stream in streams.items()}
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_other_rows_with_the_same_masked_vectors_send_the_same_bits(tmp_path, monkeypatch, leak):
+    """Nothing that a site sends, in frames of any kind, depends on its rows but through the masked
+    vectors. `leak`: one vector has the number of rows beside its mask, so this test can fail.
+    """
+    masked, (first, second, third) = {}, THREE.values()
+    others = {"north": second, "middle": third, "south": first}  # every site has other rows
+    told = []
+    for name, sites in (("one", THREE), ("two", others)):
+        with monkeypatch.context() as patch:
+            told.append(wire_of(tmp_path / name, sites, masked, patch, leak))
+    kinds = {kind for sent in told[0].values() for kind, *_ in sent}
+    assert {"HELLO", "DATA"} < kinds
+    assert leak or {"CONFIRM", "FIN"} < kinds
+    assert len(told[0]) == 6
+    assert (told[0] == told[1]) is not leak
 
 
 # ---- fits that end otherwise
@@ -226,16 +264,33 @@ def test_a_programme_that_does_not_end_is_named(tmp_path, monkeypatch):
     assert {r.rounds for r in results} == {60}
 
 
+# With all thirty columns a plane separates the outcomes, so that only a penalty gives a fit; with
+# twenty-nine none does, but nearly. test_kinds.py decides both by linear programming.
 @pytest.mark.slow
-@pytest.mark.parametrize(("graph", "most"), [(hg.graphs.complete(3), 30), (hg.graphs.ring(8), 900)])
-def test_thirty_raw_columns_take_few_rounds(tmp_path, graph, most):
+@pytest.mark.parametrize(
+    ("n_columns", "penalty", "graph", "most"),
+    [
+        (30, 1.0, hg.graphs.complete(3), 30),
+        (30, 1.0, hg.graphs.ring(8), 900),
+        (30, 1e-3, hg.graphs.ring(8), 900),
+        (29, 0.0, hg.graphs.complete(3), 30),
+    ],
+)
+def test_thirty_raw_columns_take_few_rounds(tmp_path, n_columns, penalty, graph, most):
+    judge = pytest.importorskip("support.judge", exc_type=ImportError)
     sizes = (60, 150, 359) if graph.n_agents == 3 else (60, 30, 100, 59, 80, 70, 90, 80)
-    names, sites = fits.cancer(30, sizes)
-    declared = fits.model("logistic", outcome="benign", columns=names, factors={}, penalty=1.0)
+    names, sites = fits.cancer(n_columns, sizes)
+    declared = fits.model("logistic", outcome="benign", columns=names, factors={}, penalty=penalty)
     setting = fit_network.configs(tmp_path, declared, sites, hg.Network(graph), seed=3)
     found, results, _ = ended(setting)
-    assert {fit_network.bits(r) for r in found} == {fit_network.bits(fits.fit(declared, sites))}
+    plain = fits.fit(declared, sites)
+    assert {fit_network.bits(r) for r in found} == {fit_network.bits(plain)}
     assert results[0].rounds <= most
+    X, y = fits.design(declared, sites), fits.pooled_columns(sites)["benign"]
+    penalties = (penalty * X.var(axis=0)).tolist()  # that of the intercept is 0
+    exact = judge.coefficients("logistic", X, y, start=plain.estimate, penalties=penalties)
+    print(f"{results[0].rounds} rounds, {judge.off(plain.estimate, exact):.1e} from forty digits")
+    assert judge.off(plain.estimate, exact) < 1e-9
 
 
 def test_a_site_whose_fit_ends_early_is_noticed_at_once(tmp_path, monkeypatch):

@@ -23,6 +23,8 @@ hushgrad run study.toml
 hushgrad new --agent agent.toml
 
 hushgrad doctor agent.toml
+
+hushgrad new --fit
 """
 
 EXAMPLE = """\
@@ -128,6 +130,63 @@ stepsize = "auto"          # agents agree on one, and so tell a power of two abo
                            # or { kind = "constant", value = 0.001 }, at most 0.1 (1 − eta) / L
 """
 
+FIT_EXAMPLE = """\
+# One site of a fit. Check it with: hushgrad doctor agent.toml; run it with: hushgrad fit agent.toml
+[agent]
+name = "north"             # as in its certificate: hushgrad key new north
+number = 0                 # every site has another
+listen = "0.0.0.0:7440"    # where others dial; leave it out if this site dials all others
+
+[fit]
+model = "model.toml"       # the same at every site
+file = "patients.csv"      # this site's rows; columns are found by name
+
+# ---- the other sites; hushgrad key trust south.crt prints these lines
+[[neighbour]]
+name = "south"
+number = 1
+address = "south.example.org:7440"
+
+[[neighbour]]
+name = "west"              # without address: it dials this site
+number = 2
+
+# ---- with whom it shares masks: up to five sites, everyone
+[[partner]]
+name = "south"
+number = 1
+
+[[partner]]
+name = "west"
+number = 2
+
+# ---- the same at every site
+[run]
+id = "deaths-1"            # a new one for every run
+n_agents = 3               # all linked, so an average takes one round; otherwise give eta
+honest_rows = 2000         # any two sites together have at least so many rows
+"""
+
+MODEL_EXAMPLE = """\
+# The model, the same at every site: `hushgrad contract model.toml` prints the document to sign.
+[model]
+kind = "logistic"          # or linear, ridge, poisson, huber, cox
+outcome = "died"
+positive = "yes"           # the codes in the files; without them 1 and 0
+negative = "no"
+columns = ["age", "stage"]
+missing = "drop"           # rows with a gap are left out, and counted; or "refuse"
+
+[model.factors]
+stage = ["I", "II", "III"] # the first level is the reference
+
+[model.ranges]
+age = [18, 100]            # a value outside is refused; ranges give the guarantee of the masks
+
+[model.units]
+age = "years"
+"""
+
 
 def new(
     path: Annotated[
@@ -141,21 +200,35 @@ def new(
     agent: Annotated[
         bool, typer.Option("--agent", help="The file of one networked agent instead of a study.")
     ] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="The file of one site of a fit, and its model.toml.")
+    ] = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Write an example study with comments, to change and run; or an agent's file."""
-    path = path or Path("agent.toml" if agent else "study.toml")
+    path = path or Path("agent.toml" if agent or fit else "study.toml")
+    model = path.with_name("model.toml")
+    is_agreed = model.exists()  # the sites may have settled it before
+    _write(path, FIT_EXAMPLE if fit else AGENT_EXAMPLE if agent else EXAMPLE)
+    if fit and not is_agreed:
+        _write(model, MODEL_EXAMPLE)
+    if output is Format.JSON:
+        print_json({"written": str(path)})
+    elif fit:
+        both = f"{path}; '{model}' was there" if is_agreed else f"{path} and {model}"
+        note(f"wrote {both}. Change them, then check them with: hushgrad doctor {path}")
+    elif agent:
+        note(f"wrote {path}. Change it, then check it with: hushgrad doctor {path}")
+    else:
+        note(f"wrote {path}. Run it with: hushgrad run {path}")
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        create_file(path, (AGENT_EXAMPLE if agent else EXAMPLE).encode())
+        create_file(path, text.encode())
     except FileExistsError:
         raise InputError(
             f"'{path}' is there already and stays as it is. Choose another name."
         ) from None
     except OSError as error:
         raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
-    if output is Format.JSON:
-        print_json({"written": str(path)})
-    elif agent:
-        note(f"wrote {path}. Change it, then check it with: hushgrad doctor {path}")
-    else:
-        note(f"wrote {path}. Run it with: hushgrad run {path}")

@@ -14,9 +14,9 @@ products H v, moments, squares of scores. With t = zᵀγ + offset all but Cox's
 of rows whose weights and offsets count as known. Cox's likelihood is no sum over rows, but has
 derivatives too (cox.py); times and events count as known.
 
-A site knows its own rows alone. The rows of other honest sites only lower P_r, and so do the rows
-that are left out here: with many rows, those are judged that weigh most in some sum or in the
-difference of two, among a few others. So the site errs on the safe side.
+A site knows its own rows alone, and the rows of other honest sites only lower P_r. So it errs on
+the safe side. With many rows, those are judged that weigh most in some sum or in the difference of
+two, and an even choice of the others stands for the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from hushgrad.fitting.sums import Vector
 
 MOST_JUDGED = 1000  # numbers; more would take minutes (theory/revealed.py has the same limit)
-_ROOM = 2**24  # numbers of Q
+_ROOM = 2**23  # numbers of Q: two seconds of processor time for 12 columns; fewer rows tell more
 _SAME = 1e-11  # relative: smaller differences of averages drown in the rounding of derivatives
 _NO_SPREAD = 1e-9  # relative: a column without more is a constant, which everybody knows
 
@@ -199,21 +199,25 @@ class ToldRows:
         if self.n_numbers > MOST_JUDGED or not len(self.rows.y):
             return None
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far points
-            chosen = self._chosen()
-            if self._judged is None or not np.array_equal(chosen, self._judged.places):
-                self._judged = _Projection(self.rows, chosen)
+            heaviest, chosen, stands_for = self._chosen()
+            if self._judged is None or not np.isin(heaviest, self._judged.places).all():
+                self._judged = _Projection(self.rows, chosen, stands_for)
             for entry in self._entries[self._judged.n_entries :]:
                 self._judged.add(entry())
             return self._judged.largest_share(times)
 
-    def _chosen(self) -> Places:
-        """The rows that are judged: all, or those that weigh most in some sum or in the difference
-        of two, and as many others.
+    def _chosen(self) -> tuple[Places, Places, Vector]:
+        """The rows that must be judged; those that are if one of them is new; for how many rows
+        each of these stands.
+
+        All rows, or those that weigh most in some sum or in the difference of two. With them are
+        the next ones, which may be the heaviest of a later average: to judge other rows is to begin
+        again. As many others stand for all the rest.
         """
         n = len(self.rows.y)
-        most = _ROOM // (self.n_numbers * (self.rows.Z.shape[1] + 1))
+        most = _ROOM // (MOST_JUDGED * (self.rows.Z.shape[1] + 1))
         if n <= most:
-            return np.arange(n)
+            return np.arange(n), np.arange(n), np.ones(n)
         score, before = np.zeros(n), dict[str, Vector]()
         for numbers in (numbers for entry in self._entries for numbers in entry()):
             sizes = numbers.sizes
@@ -221,18 +225,24 @@ class ToldRows:
                 score = np.fmax(score, weights / max(float(weights.sum()), 1e-300))
             before[numbers.form] = sizes
         first = np.argsort(-score, kind="stable")[: most // 2]
-        return np.union1d(first, np.linspace(0, n - 1, most // 2).astype(np.intp))
+        rest = np.setdiff1d(np.arange(n), first)
+        others = rest[np.linspace(0, len(rest) - 1, most // 2).astype(np.intp)]
+        chosen = np.union1d(first, others)
+        each = np.where(np.isin(chosen, first), 1.0, len(rest) / len(others))
+        return first[: most // 8], chosen, each
 
 
 class _Projection:
     """P_r as the blocks of the projection QQᵀ onto the columns of J of all rows.
 
     J (rows · directions, K) has the numbers as columns, in units of what is usual among the rows.
-    Columns come average by average, and Q grows by what they tell beyond the columns before.
+    Columns come average by average, and Q grows by what they tell beyond the columns before. A row
+    that stands for s rows has √s times its derivatives, and 1/s of its block.
     """
 
-    def __init__(self, rows: SecretRows, places: Places):
+    def __init__(self, rows: SecretRows, places: Places, stands_for: Vector):
         self.places, self.n_entries = places, 0
+        self._stands_for = stands_for
         middle = rows.Z.mean(axis=0)
         values, axes = np.linalg.eigh((rows.Z - middle).T @ (rows.Z - middle) / len(rows.Z))
         free = values > _NO_SPREAD**2
@@ -251,6 +261,7 @@ class _Projection:
         """Let Q grow by the numbers of one entry."""
         self.n_entries += 1
         parts = np.concatenate([self._derivatives(numbers) for numbers in told], axis=1)
+        parts *= np.sqrt(self._stands_for)[:, None, None]
         J = parts.swapaxes(1, 2).reshape(-1, parts.shape[1])
         norms = np.sqrt((J * J).sum(axis=0))
         if not np.isfinite(norms).all():
@@ -282,7 +293,8 @@ class _Projection:
     def largest_share(self, times: float) -> float:
         if self._is_lost:
             return 1.0
-        p = np.clip(np.linalg.eigvalsh(self._told), 0.0, 1.0)
+        p = np.linalg.eigvalsh(self._told) / self._stands_for[:, None]
+        p = np.clip(p, 0.0, 1.0)
         odds = p * np.maximum(1.0, self._lengths)[:, None]
         shares = odds / np.maximum(odds + (1 - p) * times, 1e-300)
         return float(shares.mean(axis=1).max()) if shares.size else 0.0

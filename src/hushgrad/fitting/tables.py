@@ -57,7 +57,7 @@ def read_table(
         raise ProblemError(f'site {site}: decimal is "." or ",", but decimal = {decimal!r}.')
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            between = _delimiter(file.readline(), names) if delimiter is None else delimiter
+            between = delimiter or _delimiter(file.readline(), names)
             file.seek(0)
             return _read(
                 site, path, csv.reader(file, delimiter=between, strict=True), names, decimal
@@ -68,6 +68,12 @@ def read_table(
         raise ProblemError(
             f"site {site}: '{path}' cannot be read: {error}. Save it as CSV in UTF-8."
         ) from error
+
+
+def delimiter_of(path: Path, names: Sequence[str]) -> str:
+    """The delimiter with which `read_table` reads these columns, if it is not told."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        return _delimiter(file.readline(), names)
 
 
 def _delimiter(header: str, names: Sequence[str]) -> str:

@@ -13,55 +13,44 @@ import hmac
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hushgrad.algorithms.base import Private
-from hushgrad.errors import ConfigError, ExposureError, HushgradError, PolicyError, ReplayError
+from hushgrad.errors import ConfigError, HushgradError, PolicyError, ReplayError
 from hushgrad.files.digest import commitment
 from hushgrad.network.auto import provisional
+from hushgrad.network.budgets import counted_rulings, read_ledger
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure, setting_of
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.ledgers import (
+    begun_run,
     digest_of,
     governing,
     holding,
     key_name,
     ledgers_of,
+    note_line,
     own_ledger,
+    plain_mu,
     runs_of_data,
     told_before,
 )
 from hushgrad.network.objective.data_digest import DataDigest
 from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.policy import (
-    Policy,
-    Ruling,
-    RunFacts,
-    check_start,
-    counted_rulings,
-    rulings,
-)
-from hushgrad.network.promise import mu_of
+from hushgrad.network.policy import Policy, Ruling, RunFacts, rulings
+from hushgrad.network.promise import missing, mu_of
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.stage_facts import stage_facts
 from hushgrad.network.state.journal import LABEL, StateDirectory
 from hushgrad.network.state.ledger import (
     BEGUN,
     RESUMED,
-    SPENT,
     LedgerFile,
-    LedgerLine,
-    LedgerRun,
     mus,
-    runs_of,
 )
 from hushgrad.theory.exposure import count_revealed
-from hushgrad.theory.pooled import Pooled
 
 log = logging.getLogger("hushgrad.agent")
 
@@ -92,17 +81,12 @@ class Admission:
         if policy.ledger_file is None:
             return
         lines = read_ledger(policy)
-        if not (self._config.state / LABEL).exists() or not self._mine(lines):
+        if not (self._config.state / LABEL).exists() or not begun_run(self._config, lines):
             same = runs_of_data(lines, self._data(policy.ledger_file))
             yield from counted_rulings(policy, self._facts, lines, same)
 
     def _data(self, ledger: LedgerFile) -> DataDigest | None:
         return digest_of(self._config, ledger.secret)
-
-    def _mine(self, lines: list[LedgerLine]) -> LedgerRun | None:
-        name = (self._config.run.id, key_name(self._config))
-        found = [r for r in runs_of(lines) if (r.begun.run, r.begun.facts.get("key")) == name]
-        return found[-1] if found else None
 
     def begin(self, state: StateDirectory) -> None:
         """Write the run into every ledger, or refuse it; nothing has been sent yet."""
@@ -122,7 +106,7 @@ class Admission:
         assert ledger is not None
         assert self._facts is not None
         lines, data = read_ledger(policy), self._data(ledger)
-        mine = self._mine(lines)
+        mine = begun_run(self._config, lines)
         if mine is None:
             same = runs_of_data(lines, data)
             _refuse(self._config, policy, counted_rulings(policy, self._facts, lines, same))
@@ -140,21 +124,27 @@ class Admission:
 
     def _write_begin(self, ledger: LedgerFile, state: StateDirectory) -> None:
         config = self._config
-        mine = self._mine(ledger.lines())
+        mine = begun_run(self._config, ledger.lines())
         named = {"run": config.run.id, "agent": config.name, "key": key_name(config)}
         if mine is not None:
             if mine.status not in _OVER:
-                _note(ledger.append(RESUMED, named))
+                note_line(ledger.append(RESUMED, named))
             return
-        mu, data = None if self._is_given else mu_of(self._judged), self._data(ledger)
-        _note(ledger.append(BEGUN, {
+        mu, data = None if self._is_given else self._first_mu(), self._data(ledger)
+        note_line(ledger.append(BEGUN, {
             **named,
             "contract": contract_of(config),
-            "mu": _plain(mu),
+            "mu": plain_mu(mu),
+            "share": None if self._facts is None else self._facts.share,
             "participants": config.run.n_agents,
             "state": _state_digest(ledger, state),
             **({} if data is None else data.facts()),
         }))  # fmt: skip
+
+    def _first_mu(self) -> float | None:
+        """μ of the run; a fit has sent nothing yet, and notes its μ itself (spending.py)."""
+        is_fit = self._judged.run.model is not None
+        return 0.0 if is_fit and missing(self._judged) is None else mu_of(self._judged)
 
     def end(self, status: str) -> None:
         """Write the end of the run; an error is told in the log, since the run is over."""
@@ -162,10 +152,10 @@ class Admission:
         try:
             for ledger in ledgers_of(self._config):
                 with ledger.locked():
-                    mine = self._mine(ledger.lines())
+                    mine = begun_run(self._config, ledger.lines())
                     if mine is not None and mine.status != status:
                         named = {"agent": config.name, "key": key_name(config)}
-                        _note(ledger.append(status, {"run": config.run.id, **named}))
+                        note_line(ledger.append(status, {"run": config.run.id, **named}))
         except HushgradError as error:
             log.error("the ledger lacks the end of this run: %s", error, extra={"event": "ledger"})
 
@@ -181,25 +171,6 @@ def admit(
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
 
 
-def note_spent(config: AgentConfig, mu: float | None) -> None:
-    """Write μ of a fit so far into every ledger, if it has one that has grown."""
-    if mu is None:
-        return
-    name = (config.run.id, key_name(config))
-    for ledger in ledgers_of(config):
-        with ledger.locked():
-            runs = runs_of(ledger.lines())
-            mine = [r for r in runs if (r.begun.run, r.begun.facts.get("key")) == name]
-            if mine and (mine[-1].mu or 0.0) < mu:
-                told = {"run": name[0], "agent": config.name, "key": name[1], "mu": _plain(mu)}
-                _note(ledger.append(SPENT, told))
-
-
-def _plain(mu: float | None) -> float | str | None:
-    """μ as JSON has it."""
-    return "inf" if mu is not None and np.isinf(mu) else mu
-
-
 def check_unused(config: AgentConfig) -> None:
     """Refuse an id that was used before; only for a state directory that is not there yet."""
     if not (config.state / LABEL).exists() and config.run.id in mus(config.key):
@@ -208,43 +179,6 @@ def check_unused(config: AgentConfig) -> None:
             f"directory '{config.state}' would be a second run with that id. Choose a new id in "
             "every agent's file, or go on with the state directory of the first run."
         )
-
-
-def check_policy_average(
-    config: AgentConfig, objective: Objective, stage: int, numbers: int
-) -> None:
-    """Refuse an average of a fit past the numbers that a policy lets the sums reveal.
-
-    numbers    pooled by all stages so far, those of this average included
-    """
-    for policy in governing(config):
-        told = count_revealed(
-            setting_of(config.run, is_quadratic=objective.is_quadratic), objective.n_rows
-        )
-        if policy.max_share_revealed is None or not isinstance(told, Pooled):
-            continue
-        share = replace(told, stages=stage, told=numbers).share
-        if share is None or share > policy.max_share_revealed:
-            raise ExposureError(
-                f"{config.name} sends nothing of stage {stage + 1}: max_share_revealed = "
-                f"{policy.max_share_revealed:g} in '{policy.path}', and the sums would reveal "
-                f"{share or 1:.4g} of the entries of this site's rows. Use fewer columns, or more "
-                "rows."
-            )
-
-
-def read_ledger(policy: Policy) -> list[LedgerLine]:
-    """The lines of the ledger that a policy names."""
-    ledger = policy.ledger_file
-    assert ledger is not None
-    if not ledger.exists:
-        raise PolicyError(
-            f"the policy '{policy.path}' counts runs in '{ledger.path}', which is not there. "
-            "Restore it; `hushgrad ledger new` begins another, which the policy has to name."
-        )
-    lines = ledger.lines()
-    check_start(policy, lines)
-    return lines
 
 
 def _refuse(config: AgentConfig, policy: Policy, found: Any) -> None:
@@ -256,13 +190,6 @@ def _refuse(config: AgentConfig, policy: Policy, found: Any) -> None:
             *(f"  {ruling.rule}: {ruling.text}" for ruling in broken),
         )
         raise PolicyError("\n".join(lines))
-
-
-def _note(line: LedgerLine) -> None:
-    log.info(
-        "ledger line %d (%s): %s", line.number + 1, line.status, line.digest,
-        extra={"event": "ledger"},
-    )  # fmt: skip
 
 
 def _state_digest(ledger: LedgerFile, state: StateDirectory) -> str:

@@ -9,6 +9,7 @@ masks, so the judgement of exposure (exposure.py) counts them all.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ from hushgrad.network.state.ledger import (
     runs_of,
 )
 from hushgrad.problems.determined import Chain
+
+log = logging.getLogger("hushgrad.agent")
 
 
 def governing(config: AgentConfig) -> list[Policy]:
@@ -80,12 +83,31 @@ def digest_of(config: AgentConfig, secret: bytes) -> DataDigest | None:
     other = ""
     if isinstance(spec, ObjectiveSpec) and file is None:
         other = spec.function or repr(spec.position)
-    return data_digest(file, secret, other=other)
+    return data_digest(file, secret, delimiter=spec.between, other=other)
 
 
 def runs_of_data(lines: list[LedgerLine], data: DataDigest | None) -> list[LedgerRun]:
     """The runs of the same data; without data, all."""
     return [run for run in runs_of(lines) if data is None or data.shares(run.begun.facts) >= SAME]
+
+
+def begun_run(config: AgentConfig, lines: list[LedgerLine]) -> LedgerRun | None:
+    """This agent's run, if it has begun."""
+    name = (config.run.id, key_name(config))
+    found = [r for r in runs_of(lines) if _name(r.begun) == name]
+    return found[-1] if found else None
+
+
+def note_line(line: LedgerLine) -> None:
+    log.info(
+        "ledger line %d (%s): %s", line.number + 1, line.status, line.digest,
+        extra={"event": "ledger"},
+    )  # fmt: skip
+
+
+def plain_mu(mu: float | None) -> float | str | None:
+    """μ as JSON has it."""
+    return "inf" if mu is not None and np.isinf(mu) else mu
 
 
 class ToldBefore(NamedTuple):

@@ -16,23 +16,18 @@ import stat
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import PolicyError
-from hushgrad.network.state.ledger import LedgerFile, LedgerLine, LedgerRun, runs_of
+from hushgrad.network.state.ledger import LedgerFile
 from hushgrad.schema.builders import check_call
 from hushgrad.schema.places import Mistakes, Source, shown
 from hushgrad.theory.exposure import WEAKNESSES
-from hushgrad.theory.gaussian_dp import epsilon
-from hushgrad.theory.ledger import Ledger
 
 SYSTEM = Path("/etc/hushgrad/policy.toml")
 VARIABLE = "HUSHGRAD_POLICY"
-DELTA = 1e-6  # of max_epsilon
 TABLES = "sum"  # the kind of pooled tables, a stage of a plan
-AHEAD = timedelta(hours=1)  # a ledger's last line may be so far in the future: clocks differ
 _WRITERS = stat.S_IWGRP | stat.S_IWOTH
 _COUNTED = ("max_runs", "max_runs_in_period", "max_mu", "max_epsilon")
 
@@ -160,9 +155,23 @@ def _check_sense(findings: Mistakes, table: dict[str, Any]) -> None:
             )
 
 
+def _is_there(path: Path) -> bool:
+    """Whether there is a file or a link; a place that cannot be looked at is no empty place."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise PolicyError(
+            f"whether there is a policy at '{path}' cannot be told: {error.strerror}. Let the "
+            f"agent's account read it: chmod o+x '{path.parent}'; chmod o+r '{path}'"
+        ) from error
+    return True
+
+
 def policies_of(named: Path | None) -> list[Policy]:
     """Every policy that holds on this machine, and the one that an agent's file names."""
-    places = [SYSTEM] if SYSTEM.exists() or SYSTEM.is_symlink() else []
+    places = [SYSTEM] if _is_there(SYSTEM) else []
     if os.environ.get(VARIABLE):
         places.append(Path(os.environ[VARIABLE]))
     if named is not None:
@@ -203,6 +212,13 @@ class RunFacts:
     mu: float | None
     stages: tuple[StageFacts, ...] = ()  # of a plan: each must keep the rules
 
+    @property
+    def share(self) -> float | None:
+        """The numbers that the sums reveal, as a part of the n·d entries of this site's rows."""
+        if not self.numbers or not self.n_rows:
+            return None
+        return self.numbers / (self.n_rows * self.n_parameters)
+
 
 @dataclass(frozen=True)
 class Ruling:
@@ -233,10 +249,8 @@ def rulings(policy: Policy, run: RunFacts) -> Iterator[Ruling]:
         text = f"exposure = {list(policy.exposure)}, and the file accepts {sorted(run.accepted)}"
         way = f". Take {', '.join(more)} out of accept_exposure in [agent]." if more else ""
         yield Ruling("exposure", not more, text + way)
-    n = run.n_rows
-    share = run.numbers / (n * run.n_parameters) if run.numbers and n else None
-    yield from _most(
-        policy, "max_share_revealed", share,
+    yield from at_most(
+        policy, "max_share_revealed", run.share,
         "numbers that the sums reveal, of the n·d entries of this site's rows",
         "Use fewer columns, or more rows.",
     )  # fmt: skip
@@ -253,7 +267,7 @@ def _of_stage(policy: Policy, part: StageFacts | RunFacts) -> Iterator[Ruling]:
         )  # fmt: skip
     per_row = None if not n else part.n_parameters / n
     numbers = "numbers of tables" if part.kind == TABLES else "coefficients"
-    yield from _most(
+    yield from at_most(
         policy, "max_parameters_per_row", per_row, f"{numbers} per row of this site{of}",
         "Use fewer columns, or more rows.",
     )  # fmt: skip
@@ -279,7 +293,9 @@ def _least(policy: Policy, rule: str, value: int | None, what: str, way: str) ->
     yield Ruling(rule, is_kept, text if is_kept else f"{text}. {way}")
 
 
-def _most(policy: Policy, rule: str, value: float | None, what: str, way: str) -> Iterator[Ruling]:
+def at_most(
+    policy: Policy, rule: str, value: float | None, what: str, way: str
+) -> Iterator[Ruling]:
     limit = getattr(policy, rule)
     if limit is None:
         return
@@ -304,73 +320,3 @@ def _peers(allowed: Sequence[str], found: dict[str, str]) -> Ruling:
         "peers", False, f"{text}, but not that of {', '.join(strangers)}. Compare fingerprints "
         "(hushgrad key show), and have IT add it.",
     )  # fmt: skip
-
-
-# ---- rules that look into the ledger
-
-
-def check_start(policy: Policy, lines: list[LedgerLine]) -> None:
-    """Refuse a ledger that is another than the policy names."""
-    if policy.ledger_start not in (None, lines[0].digest):
-        raise PolicyError(
-            f"the policy '{policy.path}' counts in the ledger that began with "
-            f"{policy.ledger_start}, but '{policy.ledger}' began with {lines[0].digest}. Restore "
-            "the ledger."
-        )
-
-
-def counted_rulings(
-    policy: Policy, run: RunFacts, lines: list[LedgerLine], same: list[LedgerRun]
-) -> Iterator[Ruling]:
-    """The rules that count runs; `same`: the runs of the same data."""
-    now = datetime.now(UTC)
-    if lines[-1].time > now + AHEAD:
-        last, here = (f"{moment:%Y-%m-%d %H:%M}" for moment in (lines[-1].time, now))
-        yield Ruling(
-            "clock", False, f"the last line of '{policy.ledger}' is of {last} UTC, and this "
-            f"machine's clock says {here}. Set the clock, and ask who had set it.",
-        )  # fmt: skip
-    if policy.max_runs is not None:
-        yield _count("max_runs", policy.max_runs, len(same), "of these data",
-                     "Ask IT for a larger number.")  # fmt: skip
-    if policy.max_runs_in_period is not None and policy.period_days is not None:
-        since = now - timedelta(days=policy.period_days)
-        recent = [r for r in runs_of(lines) if r.begun.time > since]
-        when = f"within {policy.period_days:g} days"
-        way = "Wait, or ask IT."
-        if recent:
-            free = min(r.begun.time for r in recent) + timedelta(days=policy.period_days)
-            way = f"Wait until {free:%Y-%m-%d %H:%M} UTC, or ask IT."
-        yield _count("max_runs_in_period", policy.max_runs_in_period, len(recent), when, way)
-    if policy.max_mu is not None or policy.max_epsilon is not None:
-        yield from _budget(policy, run, same)
-
-
-def _count(rule: str, limit: int, before: int, which: str, way: str) -> Ruling:
-    text = f"{rule} = {limit}, and this would be run {before + 1} {which}"
-    return Ruling(rule, before < limit, text if before < limit else f"{text}. {way}")
-
-
-def _budget(policy: Policy, run: RunFacts, same: list[LedgerRun]) -> Iterator[Ruling]:
-    """μ² of all runs of these data and of this one add up."""
-    unknown = [r.begun.run for r in same if r.mu is None]
-    spent = Ledger()
-    for n, earlier in enumerate(same):
-        spent = spent.add(f"{n}", earlier.mu or 0.0)
-    total = None if run.mu is None or unknown else spent.add("this", run.mu).mu
-    for rule, limit, value in (
-        ("max_mu", policy.max_mu, total),
-        ("max_epsilon", policy.max_epsilon, None if total is None else epsilon(DELTA, total)),
-    ):
-        if limit is None:
-            continue
-        if value is None:
-            whose = f"run {unknown[0]}" if unknown else "this run"
-            yield Ruling(
-                rule, False, f"{rule} = {limit:g}, but μ of {whose} is not known. Declare a bound "
-                "of the rows (row_norm in [run]), or ask IT.",
-            )  # fmt: skip
-            continue
-        text = f"{rule} = {limit:g}, and with this run {value:.4g} is spent on these data"
-        is_kept = value <= limit
-        yield Ruling(rule, is_kept, text if is_kept else f"{text}. Use other data, or ask IT.")

@@ -36,7 +36,6 @@ from hushgrad.fitting.plan import Data, parts_of, programme_of, undeclared_by
 from hushgrad.fitting.plan_result import Fitted, checked, masked
 from hushgrad.fitting.progress import FitProgress
 from hushgrad.fitting.sums import SIZE, settled
-from hushgrad.network.admission import check_policy_average, note_spent
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.masking import confirmation_tokens, masked_statistic
@@ -47,6 +46,7 @@ from hushgrad.network.protocol.confirmations import Way
 from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.mask_tokens import Entry, decode_entries, encode_entries
 from hushgrad.network.rounds import Rounds
+from hushgrad.network.spending import spend
 from hushgrad.network.staging import Compute, Stages, Vector
 from hushgrad.network.state.journal import PART, Slot, StateDirectory
 from hushgrad.network.state.sections import Section
@@ -175,8 +175,8 @@ class Programme(Stages):
     def _masked(self, stage: int, start: Vector, own: Statistic | None) -> Statistic:
         statistic = self.statistic(stage, start)
         agreement = self.agreement
-        if agreement.shares is not None:
-            note_spent(self.config, self.mu)  # before anything is sent
+        mu = None if agreement.shares is None else self.mu
+        spend(self.config, self._objective, stage, self._progress.numbers, mu)
         return masked_statistic(
             self.config, agreement.shares, statistic, stage, agreement.scale,
             [*self._sums, self._length()],
@@ -199,7 +199,6 @@ class Programme(Stages):
             return
         largest = float(np.abs(self._own).max())
         check_average(self.config, self._objective, stage, self._progress, largest)
-        check_policy_average(self.config, self._objective, stage, self._progress.numbers)
 
     @property
     def _masks(self) -> float:

@@ -2,26 +2,27 @@
 
 Rows of a CSV file are known whatever their order, the order of columns, the header, the delimiter
 and the way in which numbers are written. A sketch, the least of the rows' digests, estimates how
-many rows two files share (MinHash). Other files are known by their bytes. The path counts too, with
-symbolic links resolved. All digests are keyed: without the ledger's secret they tell nothing.
+many different rows two files have and share (MinHash), and so how much of the smaller file is in
+the larger one: neither rows that are left out nor rows that are put in between hide the others.
+Other files are known by their bytes. The path counts too, with symbolic links resolved. All digests
+are keyed: without the ledger's secret they tell nothing.
 
-What this cannot see: a copy whose every row was changed, for example by one more column. A policy
-that lists its data files (`data`) does not need to see it.
+What this cannot see: a copy whose every row was changed, for example by one more column; less than
+about a fiftieth of a file. A policy that lists its data files (`data`) does not need to see it.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-DELIMITERS = (",", ";", "\t")  # as fits read them
-SKETCH = 128  # digests: the shared part is estimated to ± 0.04
-SAME = 0.2  # of the rows in both files: they are one data set
+SKETCH = 128  # digests: the part of both files' rows that they share is estimated to ± 0.04
+SAME = 0.2  # of the smaller file's rows are in the other one: they are one data set
 _BYTES = 8  # of a digest in a sketch
 _MANY = 4096  # digests that are kept while a file is read
 
@@ -35,6 +36,13 @@ class DataDigest:
     sketch: tuple[str, ...]  # the least digests of rows, in order
     n_rows: int
 
+    @classmethod
+    def of_line(cls, facts: Mapping[str, Any]) -> DataDigest | None:
+        """The identity of the data of a line; None: it has none."""
+        if "sketch" not in facts:
+            return None
+        return cls(facts["place"], facts["data"], _cut(facts["sketch"]), facts["data_rows"])
+
     def facts(self) -> dict[str, Any]:
         """For a line of a ledger."""
         return {
@@ -43,19 +51,39 @@ class DataDigest:
         }  # fmt: skip
 
     def shares(self, facts: Mapping[str, Any]) -> float:
-        """The part of rows that these data share with those of a line; 1 for the same place."""
+        """The part of the smaller file's rows that is in the other; 1 for the same place.
+
+        facts    of a line of a ledger
+        """
         if facts.get("place") == self.place or facts.get("data") == self.content:
             return 1.0
-        text: str = facts.get("sketch", "")
-        width = 2 * _BYTES
-        other = {text[n : n + width] for n in range(0, len(text), width)}
-        least = sorted(other | set(self.sketch))[:SKETCH]
-        both = other & set(self.sketch)
-        return len([one for one in least if one in both]) / max(1, len(least))
+        other = _cut(facts.get("sketch", ""))
+        mine, union = _distinct(self.sketch), sorted({*other, *self.sketch})[:SKETCH]
+        both = set(other) & set(self.sketch) & set(union)
+        smaller = min(mine, _distinct(other))
+        return min(1.0, len(both) / len(union) * _distinct(union) / smaller) if smaller else 0.0
 
 
-def data_digest(path: Path | None, secret: bytes, *, other: str = "") -> DataDigest | None:
-    """The identity of the data at a path; `other` names data that are no file; None: no data."""
+def _cut(text: str) -> tuple[str, ...]:
+    width = 2 * _BYTES
+    return tuple(text[n : n + width] for n in range(0, len(text), width))
+
+
+def _distinct(sketch: Sequence[str]) -> float:
+    """About how many digests there are, of which these are the least."""
+    if len(sketch) < SKETCH:
+        return len(sketch)
+    return (SKETCH - 1) * 16.0 ** (2 * _BYTES) / int(sketch[-1], 16)
+
+
+def data_digest(
+    path: Path | None, secret: bytes, *, delimiter: str | None = None, other: str = ""
+) -> DataDigest | None:
+    """The identity of the data at a path; None: no data.
+
+    delimiter    with which the agent reads the rows; None: the file has no rows of text
+    other        names data that are no file
+    """
     if path is None:
         if not other:
             return None
@@ -63,7 +91,7 @@ def data_digest(path: Path | None, secret: bytes, *, other: str = "") -> DataDig
         return DataDigest(name, name, (name[: 2 * _BYTES],), 1)
     resolved = path.resolve()
     total, count, least = 0, 0, set[str]()
-    for row in _rows(resolved):
+    for row in _rows(resolved, delimiter):
         one = _keyed(secret, b"row", row)
         total, count = total + int(one, 16), count + 1  # a sum does not depend on the order
         least.add(one[: 2 * _BYTES])
@@ -74,14 +102,15 @@ def data_digest(path: Path | None, secret: bytes, *, other: str = "") -> DataDig
     return DataDigest(place, content, tuple(sorted(least)[:SKETCH]), count)
 
 
-def _rows(path: Path) -> Iterator[bytes]:
+def _rows(path: Path, delimiter: str | None) -> Iterator[bytes]:
     """The rows of a CSV file, each in one form; of another file, its content."""
-    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+    if delimiter is None:
         yield path.read_bytes()
         return
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = file.readline()
-        for row in csv.reader(file, delimiter=max(DELIMITERS, key=header.count)):
+        rows = csv.reader(file, delimiter=delimiter)
+        next(rows, None)
+        for row in rows:
             if row:
                 yield "\x1f".join(sorted(map(_plain, row))).encode()
 

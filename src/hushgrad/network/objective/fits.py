@@ -12,7 +12,7 @@ from hushgrad.fitting.model import Model
 from hushgrad.fitting.plan import Data, Declared, columns_of, data_of, parts_of
 from hushgrad.fitting.pooled_sums import TableRows
 from hushgrad.fitting.rows import Rows
-from hushgrad.fitting.tables import read_table, table_of
+from hushgrad.fitting.tables import delimiter_of, read_table, table_of
 from hushgrad.fitting.told import told_by
 
 
@@ -59,6 +59,13 @@ class FitSpec:
         if isinstance(self.model, Model):
             return f"{len(self.model.names)} coefficients"
         return f"{len(self.model.stages)} stages"
+
+    @property
+    def between(self) -> str | None:
+        """The delimiter of the file."""
+        if self.file is None:
+            return None
+        return self.delimiter or delimiter_of(self.file, columns_of(self.model))
 
     def read(self) -> Data:
         """The rows of the file, by the rules of the model."""

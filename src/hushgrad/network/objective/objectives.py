@@ -97,6 +97,12 @@ class ObjectiveSpec:
     )  # the agent's file, for relative paths and messages
 
     @property
+    def between(self) -> str | None:
+        """The delimiter of the file; None: it is no CSV file."""
+        is_csv = self.file is not None and self.file.suffix.lower() == ".csv"
+        return self.delimiter if is_csv else None
+
+    @property
     def is_quadratic(self) -> bool:
         """Whether f_i is quadratic, whatever the data."""
         return self.quadratic or self.kind in ("least_squares", "ridge", "rendezvous", "average")

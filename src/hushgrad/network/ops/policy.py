@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hushgrad.errors import HushgradError
-from hushgrad.network.admission import read_ledger, run_facts
+from hushgrad.network.admission import run_facts
+from hushgrad.network.budgets import counted_rulings, read_ledger
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.ledgers import digest_of, governing, runs_of_data
 from hushgrad.network.objective.objectives import Objective
-from hushgrad.network.policy import Ruling, counted_rulings, rulings
+from hushgrad.network.policy import Ruling, rulings
 from hushgrad.network.state.journal import LABEL
 
 

@@ -250,19 +250,21 @@ def _unwritable(path: Path, error: OSError) -> StateError:
 
 @dataclass(frozen=True)
 class LedgerRun:
-    """One run: the line with which it began, its last status, and its last μ.
+    """One run: the line with which it began, its last status, and its last μ and share.
 
-    mu   of its masks; None: no bound of rows was declared, inf: the masks hide nothing
+    mu      of its masks; None: no bound of rows was declared, inf: the masks hide nothing
+    share   the numbers that its sums reveal, of the entries of the rows; None: not known
     """
 
     begun: LedgerLine
     status: str
     ended: datetime
     mu: float | None
+    share: float | None = None
 
 
 def runs_of(lines: list[LedgerLine]) -> list[LedgerRun]:
-    """The runs that have begun, in their order; a fit tells its μ before every average."""
+    """The runs that have begun, in their order; a fit tells what it spends before every average."""
     found: dict[tuple[str | None, str], LedgerRun] = {}
     for line in lines:
         name = (line.run, line.facts.get("key", ""))
@@ -270,9 +272,11 @@ def runs_of(lines: list[LedgerLine]) -> list[LedgerRun]:
         mu = None if told is None else float(told)
         before = found.get(name)
         if line.status == BEGUN:
-            found[name] = LedgerRun(line, line.status, line.time, mu)
+            share = line.facts.get("share")
+            found[name] = LedgerRun(line, line.status, line.time, mu, share)
         elif before is not None and line.status == SPENT:
-            found[name] = replace(before, ended=line.time, mu=mu)
+            share = line.facts.get("share", before.share)
+            found[name] = replace(before, ended=line.time, mu=mu, share=share)
         elif before is not None and line.status == TOLD:
             found[name] = replace(before, ended=line.time)
         elif before is not None:
