@@ -37,8 +37,8 @@ def check_choice(name, case, most_agents, condition, draws=1):
     return mine, min(others)
 
 
-# with fresh splits a run of 20 iterations of the paper's form is fastest at 0.6 of the stepsize that
-# is best for the mean: 31 iterations against 21 or 22
+# with fresh splits a run of 20 iterations of the paper's form is fastest at 0.6 of the stepsize
+# that is best for the mean: 31 iterations against 21 or 22
 SHORT = pytest.mark.xfail(reason="short runs of the paper's form prefer a smaller stepsize")
 NAMES = [pytest.param(n, marks=SHORT if n == "PDGNDS square" else ()) for n in METHODS]
 
