@@ -20,6 +20,7 @@ from hushgrad.theory.curvature import local_curvature
 from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
 from hushgrad.theory.linear import linear_step
 from hushgrad.theory.rates import iterations_to, spectral_radius
+from hushgrad.theory.tight import stalled
 
 RULES = ("metropolis", "lazy_metropolis")
 
@@ -107,11 +108,13 @@ def _one(
     if not isinstance(chosen.splitting, splits.FreshSplit):  # ϱ/k² would stall what masks do not
         still = replace(choice.schedule, deviation=stepsizes.geometric(0.5, drawn="once"))
         chosen = replace(chosen, stepsize=still)
-    at = local_curvature(problem, None if problem.n_trials is None else 0)
+    trial = None if problem.n_trials is None else 0
+    at = local_curvature(problem, trial)
     step = linear_step(chosen, at.hessians, network)
     assert step is not None  # PDG-NDS has a linear step
     lam = chosen.schedule.limit
     needed = iterations_to(tolerance, spectral_radius(step, lam).value)
+    needed = max(needed, stalled(chosen, problem, at, lam, tolerance, trial))
     stages = 0 if chosen.design == "paper" else 1 if problem.is_quadratic else 8
     setting = Setting(
         algorithm=chosen,

@@ -87,12 +87,12 @@ def tight(
         return Tight(facts=[("tight rate", "the step of this method is not known", PAGE)])
     told = _linear(algorithm, step, network, lam, tolerance, at)
     if told.iterations is not None:
-        stalled = _stalled(algorithm, problem, at, lam, tolerance, trial)
-        if stalled > told.iterations:
-            text = f"holds errors above {tolerance:g} for about {stalled:.3g} iterations, longer "
+        held = stalled(algorithm, problem, at, lam, tolerance, trial)
+        if held > told.iterations:
+            text = f"holds errors above {tolerance:g} for about {held:.3g} iterations, longer "
             text += f"than the linear rate ({told.iterations:.3g})"
             told.facts.append(("deviation", text, f"{PAGE}, deviations"))
-            told.iterations = stalled
+            told.iterations = held
     return told
 
 
@@ -111,11 +111,11 @@ def expected_iterations(
     if step is None:
         return None
     needed = iterations_to(tolerance, spectral_radius(step, lam).value)
-    needed = max(needed, _stalled(algorithm, problem, at, lam, tolerance))
+    needed = max(needed, stalled(algorithm, problem, at, lam, tolerance))
     return needed if math.isfinite(needed) else None
 
 
-def _stalled(
+def stalled(
     algorithm: Stepping,
     problem: Problem,
     at: LocalCurvature,
