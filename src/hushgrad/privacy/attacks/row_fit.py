@@ -102,9 +102,14 @@ class RowFit(Attack):
         if start.residual <= _AFFINE:
             return None
         best = None
-        for fit in grown(model, start.numbers, self.seed, self.effort, self.most):
-            if best is None or fit.unexplained < best.unexplained:
-                best = fit
+        # other random rows and other open numbers lead a fit out of a dead end
+        attempts = ((start.numbers, 0), (start.numbers, 1), (model.numbers, 0))
+        for numbers, more in attempts:
+            for fit in grown(model, numbers, self.seed + more, self.effort, self.most):
+                if best is None or fit.unexplained < best.unexplained:
+                    best = fit
+            if best is not None and best.unexplained <= _DONE:
+                break
         if best is None or best.unexplained > _CLAIMED:
             return None
         length = np.linalg.norm(best.rows, axis=1)

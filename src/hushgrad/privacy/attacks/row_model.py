@@ -35,7 +35,7 @@ type Floats = NDArray[np.float64]
 _FRESH = 1e-12  # a fresh ϱ moves λ by less: iterations in which it moves λ more are left out
 _GRID = 33  # values of β that are tried: the fit is a narrow valley in it
 _STARTS = 6  # of them that are followed
-_APART = 0.1  # of ϱ or β, between two that are: neighbours lead to the same end
+_APART = 0.1  # of ϱ or β: as many that lie so far from each other are followed too
 _FOUND = 1e-22  # squared relative residual: rounding is left, and no other start is followed
 _STEP = 1e-6  # of differences, for the few numbers beside the rows: their columns are only guides
 _UNSEEN = 1e-6  # length of the column of an open number: differences are rounding below it
@@ -263,12 +263,13 @@ def fitted(
 def best_start(model: RowModel) -> Fit:
     """The fit without rows from the best of some plausible open numbers."""
     grid = [fitted(model, None, numbers, steps=0) for numbers in model.grid]
-    best: list[Fit] = []
-    for start in sorted(grid, key=lambda fit: fit.residual):
-        if all(np.abs(start.numbers - other.numbers).max() > _APART for other in best):
-            best.append(start)
-    found = best[0]
-    for start in best[:_STARTS]:
+    ordered = sorted(grid, key=lambda fit: fit.residual)
+    apart: list[Fit] = []
+    for start in ordered:
+        if all(np.abs(start.numbers - other.numbers).max() > _APART for other in apart):
+            apart.append(start)
+    found = ordered[0]
+    for start in [*ordered[:_STARTS], *apart[1:_STARTS]]:
         found = min(found, fitted(model, None, start.numbers), key=lambda fit: fit.residual)
         if found.residual <= _FOUND:
             break
