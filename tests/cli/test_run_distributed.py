@@ -100,7 +100,7 @@ PDGNDS:form="square":split={kind="isotropic"}"""
 @pytest.mark.parametrize("graph", ["grid", "directed"])
 def test_every_algorithm_on_two_processes_gives_the_result_of_one(study, tmp_path, devices, graph):
     path, cache = study(iterations=200), tmp_path / "cache"
-    text = path.read_text().replace("value = 0.05", "value = 0.01")
+    text = path.read_text().replace("value = 0.05", "value = 0.002")  # none diverges
     if graph == "directed":
         old = 'graph = "grid"\nrows = 4\ncolumns = 3'
         text = text.replace(old, 'graph = "random_directed"\nn_agents = 12\ndegree = 2')
