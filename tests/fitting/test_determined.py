@@ -1,6 +1,7 @@
 """How much of a row the sums of a fit determine: derivatives, the rule of stages, an attack."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,6 +265,23 @@ def test_many_numbers_are_not_judged_and_many_rows_are_chosen(monkeypatch):
     assert some.told.largest_share(1.0) == pytest.approx(share, abs=0.05)
     monkeypatch.setattr("hushgrad.fitting.determined.MOST_JUDGED", some.told.n_numbers - 1)
     assert some.told.largest_share(1.0) is None
+
+
+def test_a_row_that_stands_apart_is_judged_although_it_is_not_long(monkeypatch):
+    """Two columns are nearly the same in all rows but one, which is as long as the others."""
+    rows = few_rows("logistic", 400)
+    X = rows.X.copy()
+    X[:, 1] = X[:, 0] + 1e-2 * X[:, 1]
+    X[17] = 0.5, -0.5, 0.0
+    told = []
+    for room in (2**23, 1000 * 4 * 40):
+        monkeypatch.setattr("hushgrad.fitting.determined._ROOM", room)
+        sums = SiteSums(declared("logistic"), replace(rows, X=X), AS_THEY_ARE, 400)
+        for size in (0.0, 0.5, 1.0):
+            sums.at(size * np.ones(3), 12)
+        told.append(sums.told)
+    assert 17 in told[1]._chosen()[0]
+    assert told[1].largest_share(1.0) == pytest.approx(told[0].largest_share(1.0), abs=0.05)
 
 
 def test_a_far_point_counts_as_all_of_a_row():

@@ -16,7 +16,7 @@ derivatives too (cox.py); times and events count as known.
 
 A site knows its own rows alone, and the rows of other honest sites only lower P_r. So it errs on
 the safe side. With many rows, those are judged that weigh most in some sum or in the difference of
-two, and an even choice of the others stands for the rest.
+two or lie far from the others, and an even choice of the others stands for the rest.
 """
 
 from __future__ import annotations
@@ -210,15 +210,17 @@ class ToldRows:
         """The rows that must be judged; those that are if one of them is new; for how many rows
         each of these stands.
 
-        All rows, or those that weigh most in some sum or in the difference of two. With them are
-        the next ones, which may be the heaviest of a later average: to judge other rows is to begin
-        again. As many others stand for all the rest.
+        All rows, or those that weigh most in some sum or in the difference of two, or lie farthest
+        from the others in units of their spread. With them are the next ones, which may be the
+        heaviest of a later average: to judge other rows is to begin again. As many others stand for
+        all the rest.
         """
         n = len(self.rows.y)
         most = _ROOM // (MOST_JUDGED * (self.rows.Z.shape[1] + 1))
         if n <= most:
             return np.arange(n), np.arange(n), np.ones(n)
-        score, before = np.zeros(n), dict[str, Vector]()
+        far = (_usual(self.rows)[1] ** 2).sum(axis=1)  # a row that stands apart is judged, too
+        score, before = far / max(float(far.sum()), 1e-300), dict[str, Vector]()
         for numbers in (numbers for entry in self._entries for numbers in entry()):
             sizes = numbers.sizes
             for weights in (sizes, np.abs(sizes - before.get(numbers.form, 0.0))):
@@ -232,6 +234,15 @@ class ToldRows:
         return first[: most // 8], chosen, each
 
 
+def _usual(rows: SecretRows) -> tuple[Vector, Vector]:
+    """∂z over the usual size of each direction (p, directions), and the rows in these units."""
+    Z = rows.Z - rows.Z.mean(axis=0)
+    values, axes = np.linalg.eigh(Z.T @ Z / len(Z))
+    free = values > _NO_SPREAD**2
+    size = np.sqrt(values[free])
+    return axes[:, free] * size, Z @ axes[:, free] / size
+
+
 class _Projection:
     """P_r as the blocks of the projection QQᵀ onto the columns of J of all rows.
 
@@ -243,15 +254,10 @@ class _Projection:
     def __init__(self, rows: SecretRows, places: Places, stands_for: Vector):
         self.places, self.n_entries = places, 0
         self._stands_for = stands_for
-        middle = rows.Z.mean(axis=0)
-        values, axes = np.linalg.eigh((rows.Z - middle).T @ (rows.Z - middle) / len(rows.Z))
-        free = values > _NO_SPREAD**2
-        size = np.sqrt(values[free])
         self._rows = SecretRows(rows.Z[places], rows.y[places], rows.is_measured)
-        self._D = axes[:, free] * size  # ∂z over the usual size of a direction
+        self._D, away = _usual(rows)
         self._spread = float(rows.y.std()) or 1.0
-        away = (self._rows.Z - middle) @ axes[:, free] / size
-        self._lengths = (away**2).sum(axis=1) / max(1, away.shape[1])
+        self._lengths = (away[places] ** 2).sum(axis=1) / max(1, away.shape[1])
         directions = self._D.shape[1] + rows.is_measured
         self._told = np.zeros((len(places), directions, directions))  # P_r of every row
         self._Q: list[Vector] = []
