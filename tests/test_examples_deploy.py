@@ -101,7 +101,8 @@ def tumours(home):
 
 def hospitals(home):
     code("hospitals/make_data.py")["write"](home)
-    for file in ("model.toml", "north/agent.toml", "south/agent.toml", "west/agent.toml"):
+    files = ("north/policy.toml", "north/agent.toml", "south/agent.toml", "west/agent.toml")
+    for file in ("model.toml", *files):
         (home / file).write_text((DEPLOY / "hospitals" / file).read_text("utf-8"), "utf-8")
     for name in ("north", "south", "west"):
         yield load_config(home / name / "agent.toml")

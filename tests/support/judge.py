@@ -1,6 +1,8 @@
 """Regressions in forty digits, from the equations: the judge between libraries. Needs mpmath."""
 
-import mpmath as mp
+import pytest
+
+mp = pytest.importorskip("mpmath")
 
 DIGITS = 40
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from hushgrad.errors import HushgradError
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import own_numbers, setting_of
-from hushgrad.network.ledgers import told_before
+from hushgrad.network.ledgers import NOTHING_TOLD, told_before
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.theory.exposure import Held, judge
 
@@ -32,10 +33,16 @@ class Verdict:
 def verdicts(config: AgentConfig, objective: Objective | None) -> Iterator[Verdict]:
     """The judgement of an agent; without an objective, as far as the file tells."""
     setting = setting_of(config.run, is_quadratic=config.objective.is_quadratic)
-    before = told_before(config)
+    before, unreadable = NOTHING_TOLD, None
+    try:
+        before = told_before(config)
+    except HushgradError as error:
+        unreadable = str(error)
     for found in judge(setting, own_numbers(config, setting, objective, before)):
         is_held = isinstance(found, Held)
-        if objective is None and found.name in _OWN and not is_held:
+        if found.name == "sums" and unreadable is not None:
+            yield Verdict("sums", "not judged", f"earlier runs are not known: {unreadable}")
+        elif objective is None and found.name in _OWN and not is_held:
             yield Verdict(found.name, "not judged", "the objective cannot be evaluated here")
         elif is_held:
             yield Verdict(found.name, "held", found.text)
