@@ -335,6 +335,17 @@ def test_a_bad_file_is_bad_input(pair):
     assert "needs the key name" in result.stderr
 
 
+def test_a_policy_that_is_not_there_is_a_line_like_others(pair):
+    tables = pair.tables("ann")
+    tables["agent"]["policy"] = "policy.toml"
+    pair.write("ann", tables)
+    found = examined(pair, "ann", good=False)
+    assert bad(found) == {"policy"}
+    assert "there is no policy" in found["policy"][1]
+    assert found["exposure sums"][0] is None
+    assert "earlier runs are not known" in found["exposure sums"][1]
+
+
 def test_an_agent_can_be_stopped_after_all(pair):
     """The probe leaves no connection behind that would hold a leaving agent up."""
     ann = start(pair, "ann")
