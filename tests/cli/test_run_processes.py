@@ -40,6 +40,7 @@ def run(study, *options):
     return CliRunner().invoke(app, ["run", str(study), "--engine", "processes", *options])
 
 
+@pytest.mark.slow  # of kills alone, tests/network/local/test_processes.py has a quick test
 def test_a_run_that_is_killed_leaves_nobody_behind_and_is_continued_bit_for_bit(tmp_path, cache):
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
