@@ -11,7 +11,7 @@ project_copyright = author
 version = release = _about["project"]["version"]
 
 extensions = ["myst_parser"]
-myst_heading_anchors = 3  # so that pages link to each other's headings
+myst_heading_anchors = 4  # so that pages link to each other's headings
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
