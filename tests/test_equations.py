@@ -29,7 +29,7 @@ def test_agent_by_agent_equals_the_dense_recursion(row, network):
 
 
 @pytest.mark.filterwarnings("ignore:Consensus gives the average")  # other f_i are here on purpose
-@pytest.mark.parametrize(("row", "network"), some(NETWORKS))
+@pytest.mark.parametrize(("row", "network"), some(NETWORKS, 5))
 def test_recorder_keeps_the_agents_messages_and_forms_the_same_iterates_from_them(row, network):
     recorded, alone = (
         hg.run(

@@ -10,6 +10,7 @@ from hushgrad.problems import rows as row_sums
 from hushgrad.problems.determined import Chain, OwnRows, largest_share, row_loss, rows_of
 from hushgrad.theory.revealed import MOST_OF_ROW
 from support.row_study import Case, honest_sums, newton_sums, staged_run
+from support.tables import combinations
 
 pytestmark = pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 
@@ -68,9 +69,10 @@ def draw(n=40, d=2, seed=0):
     return X, rng
 
 
-@pytest.mark.parametrize("is_fixed", [False, True], ids=["newton", "fixed"])
-@pytest.mark.parametrize("kind", ["logistic", "huber"])
-@pytest.mark.parametrize("times", [1.0, 3.0])
+@pytest.mark.parametrize(
+    ("kind", "is_fixed", "times"),
+    combinations(["logistic", "huber"], [False, True], [3.0, 1.0]),
+)
 def test_the_share_is_what_differentiated_sums_tell(kind, is_fixed, times):
     for seed in range(3):
         X, rng = draw(seed=seed)

@@ -24,11 +24,12 @@ def combinations(*columns):
 
 
 def some(values, every=3):
-    """All values, for parametrize; every third, or so, is quick, the others are slow.
+    """All values, or tuples of them, for parametrize; every third, or so, is quick, others are slow.
 
     A table in which another quick test goes through all values may be run so.
     """
-    sets = [value if isinstance(value, _Set) else pytest.param(value) for value in values]
+    rows = (value if isinstance(value, tuple) else (value,) for value in values)
+    sets = [row if isinstance(row, _Set) else pytest.param(*row) for row in rows]
     return [
         each if n % every == 0 else each._replace(marks=[*each.marks, pytest.mark.slow])
         for n, each in enumerate(sets)

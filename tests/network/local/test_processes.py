@@ -55,6 +55,7 @@ def check_same(got, reference):
     assert got.traffic == reference.traffic
 
 
+@pytest.mark.slow  # three processes, killed or in stages, are compared in every run of the tests
 def test_five_processes_of_pdg_nds_give_the_simulators_trajectory(tmp_path):
     network, problem = ring(), estimation(5)
     x0 = np.random.default_rng(2).normal(size=(5, 4))
