@@ -45,7 +45,7 @@ demo: $(VENV)/.sim  ## the paper's Fig. 2 and Fig. 3, plots and claims, into OUT
 
 # Compiling is a third of the time. Without optimisation it is cheaper; tests marked `optimised`
 # have programs as users have them, and so do all tests of `make test-all` and `make test-blas`.
-# Properties have 40 examples here and 100 there, and only `make test-all` takes all combinations of a table.
+# Properties have 25 examples here and 100 there, and only `make test-all` takes all combinations of a table.
 test: $(VENV)/.dev  ## the tests, without the long studies
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" \
 	  --hypothesis-profile=quick

@@ -8,6 +8,7 @@ from hushgrad.agent.masking import mask_sizes
 from hushgrad.errors import AlgorithmError, StudyError
 from hushgrad.studies import parse_study
 from support import cases
+from support.tables import some
 
 PAPER = hg.Network(hg.graphs.paper())
 S = hg.stepsizes
@@ -220,7 +221,7 @@ def test_masks_as_large_as_hessians_cost_few_iterations(name, d):
 
 @pytest.mark.parametrize(
     "name",
-    ["star", "path", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ring", "complete"))],
+    some(["path", "star", "ring", "complete"], 4),
 )
 def test_networks_that_mix_slowly_converge_with_masks_of_the_default_size(name):
     """λL = 0.05, with twenty draws of problems and masks."""

@@ -85,6 +85,7 @@ def test_pdg_ds_follows_its_one_over_k_rate():
     assert 50 < ratio < 200
 
 
+@pytest.mark.slow  # test_paper.py sees the stall of Fig. 3
 def test_harmonic_deviation_stalls_as_one_over_k_squared_and_geometric_does_not():
     problem = hg.problems.estimation(n_agents=5, s=6, d=2, seed=1)
     network = hg.Network(hg.graphs.paper())

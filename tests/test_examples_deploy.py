@@ -41,6 +41,7 @@ def test_sensors_that_see_one_direction_each_find_the_estimate_from_all_readings
     assert shape(text.splitlines()[0]) == shape(shown("sensors").splitlines()[0])
 
 
+@pytest.mark.slow  # four processes; the doctor examines their files below
 def test_robots_meet_at_the_mean_of_starts_that_they_do_not_tell(tmp_path):
     text = output("rendezvous", tmp_path)
     assert text.count("is at (4.3") == 4

@@ -11,6 +11,7 @@ from hushgrad.stepsizes import ConstantEach
 from hushgrad.studies import parse_study
 from support import cases, dense
 from support.conformance import SEED, Truth, assert_same
+from support.tables import some
 
 K = 40
 Q = cases.Quadratics(by_hand=True)
@@ -43,7 +44,7 @@ EXACT = {"AugDGM", "AsynDGM", "DIGing", "AB", "PushPull", "ADDOPT"}
 CASES = [(name, "agents") for name in RECURSIONS] + [("AugDGM", "stacked"), ("PDGNDS", "stacked")]
 
 
-@pytest.mark.parametrize(("name", "engine"), CASES)
+@pytest.mark.parametrize(("name", "engine"), some(CASES, 2))
 def test_every_agent_uses_its_own_stepsize_and_inexact_methods_warn(name, engine):
     reference, network = RECURSIONS[name]
     with warnings.catch_warnings(record=True) as risks:
@@ -65,7 +66,7 @@ def weighted_solution():
     return np.linalg.solve(H, b)
 
 
-@pytest.mark.parametrize("name", RECURSIONS)
+@pytest.mark.parametrize("name", some(RECURSIONS))
 def test_the_limit_is_the_minimum_of_the_sum_or_of_the_weighted_sum(name):
     reference, network = RECURSIONS[name]
     end = reference(Truth(network, 3), {"AsynDGM": 5000, "PDGNDS": 1200}.get(name, 2500))[-1]

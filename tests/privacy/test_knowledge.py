@@ -14,6 +14,7 @@ from hushgrad.errors import InputError, PrivacyError
 from hushgrad.privacy import Curious, Eavesdropper, Knowledge, Truth
 from hushgrad.privacy.replay import masks, replays, weights
 from support import cases
+from support.tables import some
 
 M, D, N = cases.M, 3, 25
 SEED = 987_654_321_012_345
@@ -194,7 +195,7 @@ STACKED = [hg.PDGNDS(form="square"), hg.AB(), hg.AsynDGM()]
 
 @pytest.mark.parametrize(
     ("algorithm", "engine"),
-    [*((a, "agents") for a in ALGORITHMS), *((a, "stacked") for a in STACKED)],
+    [*((a, "agents") for a in ALGORITHMS), *some([(a, "stacked") for a in STACKED])],
     ids=lambda v: getattr(v, "label", v),
 )
 def test_a_view_gives_every_message_that_was_sent(algorithm, engine):
@@ -234,7 +235,7 @@ def test_a_member_knows_what_it_sent_and_why(algorithm):
 
 
 @pytest.mark.parametrize(
-    ("form", "engine"), [("lazy", "agents"), ("square", "agents"), ("square", "stacked")]
+    ("form", "engine"), some([("square", "agents"), ("square", "stacked"), ("lazy", "agents")], 2)
 )
 def test_truth_is_what_the_agents_did(form, engine):
     """Columns sum to one, so flows and estimates give λg, masks included: h of the truth."""

@@ -44,7 +44,7 @@ def is_on_disk(array):
 @pytest.mark.optimised
 @pytest.mark.parametrize(
     ("algorithm", "engine"),
-    [*((a, "agents") for a in ALGORITHMS), *some([(a, "stacked") for a in COMPILED])],
+    [*((a, "agents") for a in ALGORITHMS), *some([(a, "stacked") for a in COMPILED], 6)],
     ids=lambda v: getattr(v, "label", v),
 )
 def test_a_transcript_on_disk_equals_one_in_memory(algorithm, engine, monkeypatch):

@@ -155,7 +155,9 @@ def test_consensus_and_sampled_metrics_can_be_drawn():
         plot_runs([run], metric="speed")
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])  # test_export.py has all three endings
+@pytest.mark.parametrize(
+    "ending", ["svg", pytest.param("png", marks=pytest.mark.slow)]
+)  # test_export.py has all three endings
 def test_the_same_runs_give_the_same_bytes(tmp_path, ending):
     for name in "ab":
         plot_runs([make_run("a"), make_run("b", seed=2)], tmp_path / f"{name}.{ending}", title="t")

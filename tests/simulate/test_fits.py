@@ -25,7 +25,7 @@ def same(ours, theirs):
     [
         (hg.graphs.complete(3), THREE, 30),
         pytest.param(hg.graphs.ring(8), EIGHT, 900, marks=pytest.mark.slow),
-        (hg.graphs.star(3), THREE, 900),
+        pytest.param(hg.graphs.star(3), THREE, 900, marks=pytest.mark.slow),
     ],
     ids=["three linked sites", "ring of eight", "star"],
 )

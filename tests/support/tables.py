@@ -24,7 +24,7 @@ def combinations(*columns):
 
 
 def some(values, every=3):
-    """All values, or tuples of them, for parametrize; every third, or so, is quick, others are slow.
+    """All values, or tuples of them, for parametrize: every third, or so, is quick, the rest slow.
 
     A table in which another quick test goes through all values may be run so.
     """

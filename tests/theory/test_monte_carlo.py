@@ -14,6 +14,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.masks import Sizes
 from hushgrad.theory import RowBound, advantage, tradeoff
+from support.tables import some
 
 DIM = 2
 QUICK, LONG = 100_000, 600_000
@@ -129,7 +130,7 @@ def check_case(case, n, mu):
     assert excess(at_i, at_j, 0.85 * exposure.mu) > 0  # the check sees a promise that is too good
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", some(CASES.values(), 2), ids=CASES)
 def test_the_best_test_reaches_the_formula_and_never_beats_it(case):
     check_case(case, QUICK, mu=1.0)
 
@@ -141,7 +142,7 @@ def test_the_best_test_reaches_the_formula_and_never_beats_it_in_long_runs(case,
     check_case(case, LONG, mu)
 
 
-@pytest.mark.parametrize("chooses", ["directions", "sizes", "all or nothing"])
+@pytest.mark.parametrize("chooses", some(["directions", "sizes", "all or nothing"]))
 def test_an_attacker_who_steers_later_stages_does_not_beat_the_composition(chooses):
     """Four stages. The attacker chooses Δ_s, within the bound, after the earlier stages."""
     n, stages, sigma = QUICK, 4, 2.0

@@ -1,6 +1,7 @@
 """The C kernel that serves as the limit does the same work as the simulator."""
 
 import functools
+import itertools
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ import hushgrad as hg
 from benchmarks.simulator import limit
 from hushgrad.errors import RiskWarning
 from hushgrad.problems import losses
-from support.tables import combinations
+from support.tables import combinations, some
 
 ITERATIONS = 20
 TOLERANCE = 1e-12
@@ -82,7 +83,11 @@ def test_the_kernel_agrees_with_the_simulator(name, form, threads, width):
 
 
 # d with every remainder by the vector length, s with and without a remainder by four
-@with_widths(["shape"], [(1, 1), (4, 15), (5, 10), (9, 21)])
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    some(itertools.product([(5, 10), (9, 21), (1, 1), (4, 15)], limit.WIDTHS)),
+    indirect=["width"],
+)
 def test_the_kernel_agrees_at_every_shape(shape, width):
     s, d = shape
     network = hg.Network(hg.graphs.small_world(70, 4, 0.2))

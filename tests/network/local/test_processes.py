@@ -101,6 +101,7 @@ def ended(tmp_path_factory):
     return directory, run(directory, PDGNDS, PATH, THREE, iterations=60)
 
 
+@pytest.mark.slow  # the same run of agents in memory is audited quickly
 def test_a_run_of_processes_is_audited_as_the_same_run_of_agents(ended):
     same = simulated(PDGNDS, PATH, THREE, iterations=60, engine="agents")
     assert hg.audit(ended[1]) == hg.audit(same)

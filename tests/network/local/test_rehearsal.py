@@ -78,6 +78,7 @@ PLAN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # processes of one fit are rehearsed, and plans run in test_plans.py
 def test_a_plan_is_rehearsed_with_rows_that_keep_the_rules_of_all_stages(tmp_path):
     file = tmp_path / "plan.toml"
     file.write_text(to_toml(PLAN))

@@ -32,6 +32,7 @@ from hushgrad.network.protocol.session import Session
 from hushgrad.network.transport import tls as transport
 from hushgrad.network.transport import watching
 from support import agent_network, attackers, process_network, random_crashes
+from support.tables import some
 
 K = 40  # iterations: an attack comes before the first
 VICTIM, ACTOR = 1, 2  # the attacked agent, and the agent whose place an attacker takes first
@@ -488,7 +489,7 @@ MASKED_BREACHES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("breach", MASKED_BREACHES)
+@pytest.mark.parametrize("breach", some(MASKED_BREACHES, 2))
 def test_with_masks_a_peer_that_breaks_a_rule_is_refused_and_the_run_ends_at_the_optimum(
     tmp_path, keys, caplog, breach
 ):

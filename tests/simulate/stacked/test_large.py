@@ -5,6 +5,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.simulate.stacked.constants import Plan
+from support.tables import some
 
 AGENTS, DIM = 110, 20
 
@@ -33,8 +34,13 @@ def batched(monkeypatch):
 
 @pytest.mark.parametrize(
     "method",
-    [hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01)), hg.AB(stepsize=hg.stepsizes.constant(0.01))],
-    ids=["weighed by senders", "weighed by both ends"],
+    some(
+        [
+            hg.AB(stepsize=hg.stepsizes.constant(0.01)),
+            hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01)),
+        ]
+    ),
+    ids=["weighed by both ends", "weighed by senders"],
 )
 def test_a_large_run_is_that_of_the_agents_one_by_one(method, batched):
     got = large(method, iterations=6)

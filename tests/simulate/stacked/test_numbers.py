@@ -188,7 +188,7 @@ def alone(variant, iterations=40, **options):
 
 @pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
 @pytest.mark.parametrize(
-    "name", some(["power, offset", "own share", "isotropic", "masks", "one for each agent"])
+    "name", some(["power, offset", "own share", "isotropic", "masks", "one for each agent"], 5)
 )
 def test_numbers_of_each_trial_give_what_separate_runs_give(name):
     trials = [3, 0]
