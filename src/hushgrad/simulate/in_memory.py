@@ -94,10 +94,10 @@ class SentMessages:
     book if there is one.
     """
 
-    def __init__(self, *, counts_from: int, row: int, reach: Graph, recording: Recording | None):
+    def __init__(self, *, counts_from: int, row: int, linked: Graph, recording: Recording | None):
         self.counts_from, self.row, self.recording = counts_from, row, recording
         self.rounds = self.vectors = self.numbers = self.gradients = 0
-        arcs = zip(reach.senders.tolist(), reach.receivers.tolist(), strict=True)
+        arcs = zip(linked.senders.tolist(), linked.receivers.tolist(), strict=True)
         self._arc = {link: n for n, link in enumerate(arcs)}
 
     def note(
@@ -141,9 +141,9 @@ class SentMessages:
         )
 
 
-def _channels(reach: Graph, recording: Recording) -> tuple[Channel, ...]:
+def _channels(linked: Graph, recording: Recording) -> tuple[Channel, ...]:
     names = sorted(recording.exchanges())
-    return tuple(recorded_channel(recording, name, name, reach) for name in names)
+    return tuple(recorded_channel(recording, name, name, linked) for name in names)
 
 
 def simulate(request: RunRequest) -> Outcome:
@@ -160,13 +160,13 @@ def simulate(request: RunRequest) -> Outcome:
     mails: list[SentMessages] = []
     iterations = int(request.samples[-1])
     graph = request.network.graph
-    reach = graph.two_hop() if request.algorithm.links is Links.TWO_HOP else graph
+    linked = graph.two_hop() if request.algorithm.links is Links.TWO_HOP else graph
     recording = request.recording
     for t, trial in enumerate(request.trials.tolist()):
         solution = every_solution[0 if own_problems is None else own_problems[t]]
         # a first iteration that differs is not what later ones cost, unless it is the only one
         counts_from = int(request.algorithm.first_differs and iterations > 1)
-        mail = SentMessages(counts_from=counts_from, row=t, reach=reach, recording=recording)
+        mail = SentMessages(counts_from=counts_from, row=t, linked=linked, recording=recording)
         mails.append(mail)
         team = InMemoryNetwork(
             request.algorithm,
@@ -207,7 +207,7 @@ def simulate(request: RunRequest) -> Outcome:
         error, consensus = error[:, :ended], consensus[:, :ended]
         metrics = {name: values[:, :ended] for name, values in metrics.items()}
     first = iterations if diverged[0] < 0 else max(mails[0].counts_from + 1, int(diverged[0]))
-    links = reach.n_arcs if mails[0].numbers else 0
+    links = linked.n_arcs if mails[0].numbers else 0
     return Outcome(
         error=error,
         consensus=consensus,
@@ -215,6 +215,6 @@ def simulate(request: RunRequest) -> Outcome:
         metrics=metrics,
         diverged=diverged,
         traffic=mails[0].traffic(first, links, graph.n_arcs),
-        channels=() if recording is None else _channels(reach, recording),
+        channels=() if recording is None else _channels(linked, recording),
         trace=None if recording is None else recording.read(TRACE, beyond=1),
     )

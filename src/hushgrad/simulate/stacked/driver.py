@@ -345,16 +345,16 @@ def _chunk(simulation: Simulation) -> int:
 
 def _channels(request: RunRequest, recording: Recording) -> tuple[Channel, ...]:
     graph = request.network.graph
-    reach = {Links.GRAPH: graph}
+    graphs = {Links.GRAPH: graph}
     if request.algorithm.links is Links.TWO_HOP:
-        reach[Links.TWO_HOP] = graph.two_hop()
+        graphs[Links.TWO_HOP] = graph.two_hop()
     spans = {"first": slice(0, 1), "step": slice(int(request.algorithm.first_differs), None)}
     return tuple(
         recorded_channel(
             recording,
             (which, wire),
             (wire.round, wire.exchange, "push" if wire.pushed else "pull"),
-            reach[wire.links],
+            graphs[wire.links],
             by_sender=not wire.pushed,
             span=spans[which],
         )
