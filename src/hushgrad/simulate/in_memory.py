@@ -90,8 +90,8 @@ class InMemoryNetwork:
 
 
 class SentMessages:
-    """What was sent in one trial: counted over the iterations from `counts_from` on, and kept in a
-    book if there is one.
+    """The messages of one trial: counted over the iterations from `counts_from` on, and kept in the
+    recording if there is one.
     """
 
     def __init__(self, *, counts_from: int, row: int, linked: Graph, recording: Recording | None):
