@@ -32,7 +32,7 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.determined import Chain, row_loss, rows_of, share_of
+from hushgrad.problems.determined import Chain, reach, row_loss, rows_of, share_of
 from hushgrad.problems.effective import effective_lengths
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
@@ -121,6 +121,7 @@ class Objective:
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
     effective_lengths: float | None = None  # the effective rows by length; None as n_rows
     determined: Determined | None = None  # of the rows, by the sums of stages, if they are known
+    reach: Callable[..., float] | None = None  # what no q_i exceeds in any stage, if rows are known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
     n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
@@ -240,13 +241,15 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
     """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
     lengths, loss = effective_lengths(data), row_loss(rows)
+    own = None if loss is None else rows_of(data)
     return replace(
         objective,
         rows=None
         if rows is None
         else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
         effective_lengths=None if lengths is None else lengths.effective,
-        determined=None if loss is None else partial(share_of, loss, rows_of(data)),
+        determined=None if loss is None or own is None else partial(share_of, loss, own),
+        reach=None if loss is None or own is None else partial(reach, loss, own),
     )
 
 
