@@ -77,6 +77,50 @@ def effective_lengths(data: Any) -> RowWeights | None:
     return RowWeights.of(_log_lengths(np.asarray(data["X" if "X" in data else "M"])[places]))
 
 
+def effective_alone(data: Any, *, is_judged: bool) -> float | None:
+    """An agent's own rows, by length, and by columns unless each stage is judged row by row
+    (problems/determined.py); None if the data are no rows.
+    """
+    lengths = effective_lengths(data)
+    if lengths is None or is_judged:
+        return None if lengths is None else lengths.effective
+    return min(lengths.effective, effective_in_columns([data]))
+
+
+def effective_in_columns(every: Sequence[Any], honest: int = 1) -> float:
+    """The fewest effective rows of a column in which most rows have the same value.
+
+    Some `honest` of the agents have these rows together. If all rows but one are alike in a column,
+    its products with the other columns are those of this one row: XᵀX has the row as it is, for
+    everybody who knows that the others are alike. ∞: there is no such column, or the data are no
+    rows.
+
+    >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
+    >>> data = {"X": X, "weight": np.ones(9), "y": np.ones(9), "penalty": 0}
+    >>> effective_in_columns([data])
+    1.0
+    """
+    places = [row_places(data) for data in every]
+    tables = [
+        np.asarray(data["X"])[where]
+        for data, where in zip(every, places, strict=True)
+        if where is not None and "X" in data
+    ]
+    if not tables or len(tables) < len(every):
+        return math.inf
+    least = math.inf
+    for columns in zip(*(table.T for table in tables), strict=True):
+        values, counts = np.unique(np.concatenate(columns), return_counts=True)
+        if len(values) == 1 or 2 * counts.max() <= counts.sum():
+            continue
+        squares = [(column - values[counts.argmax()]) ** 2 for column in columns]
+        totals = np.array([square.sum() for square in squares])
+        for i in np.flatnonzero(totals):
+            others = np.sort(np.delete(totals, i))[: honest - 1].sum()
+            least = min(least, float((totals[i] + others) / squares[i].max()))
+    return least
+
+
 def _log_lengths(X: Floats) -> Floats:
     """ln ‖x_r‖² of rows (n, d)."""
     unit = float(np.abs(X).max(initial=0.0)) or 1.0

@@ -33,7 +33,7 @@ from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
 from hushgrad.problems.determined import Chain, reach, row_loss, rows_of, share_of
-from hushgrad.problems.effective import effective_lengths
+from hushgrad.problems.effective import effective_alone
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
@@ -240,17 +240,14 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
     """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
-    lengths, loss = effective_lengths(data), row_loss(rows)
-    own = None if loss is None else rows_of(data)
-    return replace(
-        objective,
-        rows=None
-        if rows is None
-        else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
-        effective_lengths=None if lengths is None else lengths.effective,
-        determined=None if loss is None or own is None else partial(share_of, loss, own),
-        reach=None if loss is None or own is None else partial(reach, loss, own),
-    )
+    loss = row_loss(rows)
+    found = replace(objective, effective_lengths=effective_alone(data, is_judged=loss is not None))
+    if loss is not None:
+        own = loss, rows_of(data)
+        found = replace(found, determined=partial(share_of, *own), reach=partial(reach, *own))
+    if rows is None:
+        return found
+    return replace(found, rows=lambda x, before, grids, fixed: rows(x, before, data, grids, fixed))
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
