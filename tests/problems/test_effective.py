@@ -7,7 +7,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
-from hushgrad.problems.effective import effective_in_columns, effective_lengths, least_effective
+from hushgrad.problems.effective import effective_in_directions, effective_lengths, least_effective
 
 
 def data_of(X, y=None):
@@ -72,19 +72,29 @@ def test_agents_whose_rows_weigh_nothing_leave_no_effective_row():
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "expected"), [(1, 0, 1), (1, 1, 2), (3, 0, 3), (0, 0, np.inf)]
+    ("mine", "theirs", "expected"), [(1, 0, 1), (1, 1, np.inf), (3, 0, np.inf), (0, 0, np.inf)]
 )
-def test_rows_that_alone_differ_in_a_column_are_counted_in_an_agent_and_its_least_partner(
-    mine, theirs, expected
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_that_has_a_direction_for_itself_is_found_in_an_agent_and_its_least_partner(
+    mine, theirs, expected, nested
 ):
-    """Standardised, and with a third agent that has many such rows but need not be honest."""
+    """A rare category, standardised, or the difference of two common ones. A third agent that has
+    many such rows need not be honest.
+    """
     rng, every = np.random.default_rng(0), []
     for rare in (mine, theirs, 20):
         is_rare = np.arange(60) < rare
-        every.append(data_of(np.column_stack([rng.normal(size=60), (is_rare - 0.1) / 0.3])))
-    if expected == np.inf:
+        common = rng.random(60) < 0.4
+        columns = [is_rare | common, common & ~is_rare] if nested else [(is_rare - 0.1) / 0.3]
+        every.append(data_of(np.column_stack([rng.normal(size=60), *columns])))
+    if not mine + theirs:
         every.pop()
-    assert effective_in_columns(every, 2) == pytest.approx(expected)
+    assert effective_in_directions(every, 2) == pytest.approx(expected)
+
+
+def test_few_rows_may_have_directions_for_themselves():
+    """As many rows as columns: XᵀX tells them up to a rotation."""
+    assert effective_in_directions([data_of(np.eye(4))], 1) == np.inf
 
 
 def test_a_row_that_a_sum_of_squares_has_as_it_is_lets_no_ridge_run_start():

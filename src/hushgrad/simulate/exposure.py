@@ -20,7 +20,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.determined import largest_share, rows_of
 from hushgrad.problems.effective import (
-    effective_in_columns,
+    effective_in_directions,
     effective_lengths,
     least_effective,
 )
@@ -34,7 +34,7 @@ from hushgrad.theory.exposure import (
 )
 from hushgrad.theory.revealed import Revealed
 
-MOST_AGENTS = 1000  # whose gradients and columns are evaluated for the judgement
+MOST_AGENTS = 1000  # whose gradients and rows are evaluated for the judgement
 
 type Floats = NDArray[np.float64]
 
@@ -139,7 +139,7 @@ def _with_way(weakness: Weakness) -> str:
 
 
 def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> float | None:
-    """The effective rows of the smallest honest component, by length, and by columns unless
+    """The effective rows of the smallest honest component, by length, and by directions unless
     each stage is judged row by row; None: data are no rows.
     """
     every = [effective_lengths(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
@@ -152,7 +152,7 @@ def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> float 
         return rows
     some = range(min(problem.n_agents, MOST_AGENTS))
     every = [problem.agent_data(i, trial) for i in some]
-    return min(rows, effective_in_columns(every, honest))
+    return min(rows, effective_in_directions(every, honest))
 
 
 def _weakest_places(setting: Setting, network: Network) -> list[int]:
