@@ -192,7 +192,7 @@ def _of_fit(spec: FitSpec, dim: int) -> Objective:
         _no_gradient,
         f"{spec.describe} on {spec.place}: {n} rows{dropped}, {spec.size}",
         n_rows=n,
-        effective_lengths=effective_rows(rows),
+        effective_lengths=effective_rows(rows, is_quadratic=spec.is_quadratic),
         is_quadratic=spec.is_quadratic,
         fit_rows=data,
         small_cell=small_cell_of(spec.model, data),
