@@ -125,3 +125,17 @@ def test_an_agent_that_starts_again_knows_where_all_stages_began(tmp_path):
     begun = Begun(3, np.ones(2), Statistic(np.eye(2), np.zeros(2)), np.arange(6.0).reshape(3, 2))
     write_stage(tmp_path, begun)
     assert np.array_equal(read_stages(tmp_path)[3].earlier, begun.earlier)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("ridge", 1.0), ("logistic", 50.0)])
+def test_an_agent_counts_rows_that_differ_in_a_column_where_no_stage_judges_rows(
+    tmp_path, kind, expected
+):
+    lines = [
+        "rare,other,y",
+        *(f"{int(n == 7)},{(-1) ** n},{2 * (n % 3 > 0) - 1}" for n in range(99)),
+    ]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(lines))
+    spec = ObjectiveSpec(kind=kind, n_agents=3, file=file, columns=("rare", "other"), target="y")
+    assert load_objective(spec, 2).effective_lengths == pytest.approx(expected)

@@ -26,6 +26,7 @@ from hushgrad.network.protocol.stages import Starts
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.stages import read_stages, write_stage
 from hushgrad.network.transport.in_memory import InMemoryTransport
+from hushgrad.problems.rows import Grids
 from support import agent_network
 from support.tables import some
 
@@ -153,6 +154,23 @@ def test_secret_agents_end_at_the_optimum(tmp_path, scale):
         for c in setting:
             told = decode_announcements((c.state / ANNOUNCEMENTS).read_bytes())
             assert {announcement.exponent for announcement in told} == {7}
+
+
+def test_the_unit_covers_what_targets_far_beyond_delta_tell_in_later_stages(tmp_path):
+    """At θ = 0 such rows pull with delta alone; where they fit, q_i has their targets whole."""
+    X, y = rows()
+    problem = hg.problems.huber(X, [1e4 * v for v in y], regularisation=2.0)
+    setting = configs(tmp_path, recommended(problem), problem, iterations=20)
+    run(setting)
+    unit = json.loads((setting[0].state / "links.json").read_text())["scale"]
+    fitted = problem.solution()
+    late = [problem.local_rows(i)(fitted, None, Grids(0.0, 0.0), False)[1] for i in range(4)]
+    assert np.abs(late).max() <= unit
+    result = hg.run(
+        recommended(problem), problem, NETWORK, iterations=20, seed=SEED, progress=False,
+        accept_exposure=["sums", "curvature"],
+    )  # fmt: skip
+    assert result.mask_scale.tolist() == [unit]
 
 
 def test_a_declared_scale_that_is_too_small_is_refused(tmp_path):

@@ -7,7 +7,7 @@ from scipy.optimize import LinearConstraint, milp
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
 from hushgrad.problems import rows as row_sums
-from hushgrad.problems.determined import Chain, OwnRows, largest_share, row_loss, rows_of
+from hushgrad.problems.determined import Chain, OwnRows, largest_share, reach, row_loss, rows_of
 from hushgrad.theory.revealed import MOST_OF_ROW
 from support.row_study import Case, honest_sums, newton_sums, staged_run
 from support.tables import combinations
@@ -236,3 +236,25 @@ def test_a_loss_that_is_not_built_in_and_squares_have_no_shares():
     assert row_loss(None) is None
     assert row_loss(row_sums.squares) is None
     assert hg.problems.rendezvous(n_agents=3).row_loss is None
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+@pytest.mark.parametrize(("kind", "loss"), [("logistic", LOGISTIC), ("huber", HUBER)])
+def test_the_linear_part_reaches_its_bound_at_some_start_and_exceeds_it_at_none(
+    kind, loss, is_fixed
+):
+    rng = np.random.default_rng(3)
+    for n in (1, 20):
+        X, y = rng.normal(size=(n, 3)), 50 * rng.normal(size=n)
+        y = np.sign(y) if kind == "logistic" else y
+        most = reach(loss, OwnRows(X, y, 0.7), is_fixed=is_fixed)
+        data = {"X": X, "y": y, "weight": 1.0, "penalty": 0.0, "delta": 0.7}
+        along = X[0] * y[0] / (X[0] @ X[0])
+        starts = [along, -100 * along, *(size * rng.normal(size=3) for size in (0.0, 1.0, 30, 900))]
+        largest = max(
+            np.abs(getattr(row_sums, kind)(theta, before, data, NO_GRID, is_fixed)[1]).max()
+            for theta in starts
+            for before in (None, *starts)
+        )
+        assert largest <= most * (1 + 1e-12)
+        assert n > 1 or largest == pytest.approx(most, rel=1e-6)

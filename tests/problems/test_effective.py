@@ -5,7 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from hushgrad.problems.effective import effective_lengths, least_effective
+import hushgrad as hg
+from hushgrad.errors import PrivacyError
+from hushgrad.problems.effective import effective_in_directions, effective_lengths, least_effective
 
 
 def data_of(X, y=None):
@@ -67,3 +69,44 @@ def test_agents_whose_rows_weigh_nothing_leave_no_effective_row():
     nothing = effective_lengths(data_of(np.zeros((4, 2))))
     assert least_effective([weights, weights], 2) == pytest.approx(8.0)
     assert least_effective([weights, nothing], 2) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"), [(1, 0, 1), (1, 1, np.inf), (3, 0, np.inf), (0, 0, np.inf)]
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_that_has_a_direction_for_itself_is_found_in_an_agent_and_its_least_partner(
+    mine, theirs, expected, nested
+):
+    """A rare category, standardised, or the difference of two common ones. A third agent that has
+    many such rows need not be honest.
+    """
+    rng, every = np.random.default_rng(0), []
+    for rare in (mine, theirs, 20):
+        is_rare = np.arange(60) < rare
+        common = rng.random(60) < 0.4
+        columns = [is_rare | common, common & ~is_rare] if nested else [(is_rare - 0.1) / 0.3]
+        every.append(data_of(np.column_stack([rng.normal(size=60), *columns])))
+    if not mine + theirs:
+        every.pop()
+    assert effective_in_directions(every, 2) == pytest.approx(expected)
+
+
+def test_few_rows_may_have_directions_for_themselves():
+    """As many rows as columns: XᵀX tells them up to a rotation."""
+    assert effective_in_directions([data_of(np.eye(4))], 1) == np.inf
+
+
+def test_a_row_that_a_sum_of_squares_has_as_it_is_lets_no_ridge_run_start():
+    """One patient of two honest agents has the rare disease: X^T X has the patient's row."""
+    rng = np.random.default_rng(0)
+    X = [np.column_stack([np.arange(60) < n, rng.normal(size=(60, 2))]) for n in (1, 0, 9)]
+    problem = hg.problems.ridge(X, [x.sum(axis=1) for x in X], regularisation=0.3)
+    network = hg.Network(hg.graphs.complete(3))
+    algorithm = hg.PDGNDS(
+        stepsize=hg.stepsizes.constant(0.05 / problem.smoothness()), design="recommended"
+    )
+    rare, row = problem.agent_data(0)["X"][0], sum(x.T @ x for x in X[:2])[0]
+    np.testing.assert_allclose(row, rare)
+    with pytest.raises(PrivacyError, match="join rare categories"):
+        hg.run(algorithm, problem, network, iterations=1, progress=False)

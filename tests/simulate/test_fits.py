@@ -1,5 +1,7 @@
 """`hg.fit` on networks: masked averages give the bits that plain addition gives."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,23 @@ def test_two_sites_hide_nothing_from_each_other_and_the_fit_says_so_once():
         hg.fit(declared, sites, network=network)
     assert len(told) == 1
     hg.fit(declared, sites, network=network, accept_exposure=["partners"])
+
+
+@pytest.mark.parametrize(("rare", "is_told"), [(1, True), (2, False)])
+def test_a_linear_fit_warns_of_a_row_that_alone_has_a_value(rare, is_told):
+    """The pooled products of the rare column are that row's columns."""
+    rng, sites = np.random.default_rng(0), {}
+    for name in ("north", "middle", "south"):
+        has = (np.arange(80) < rare) & (name == "north")
+        sites[name] = {"rare": has * 1.0, "x": rng.uniform(0, 9, 80), "y": rng.normal(size=80)}
+    ranges = {"rare": (0, 1), "x": (0, 9), "y": (-9, 9)}
+    model = hg.Model(kind="linear", outcome="y", columns=["rare", "x"], ranges=ranges)
+    network = hg.Network(hg.graphs.complete(3))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        hg.fit(model, sites, network=network)
+        told = len(found)
+        hg.fit(model, sites, network=network, accept_exposure=["sums"])
+    assert told == is_told
+    assert len(found) == told
+    assert not told or "a direction of the columns for itself" in str(found[0].message)

@@ -20,7 +20,7 @@ from hushgrad.problems.rows import Grids
 type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
 
-_NUMBERS_AT_ONCE = 2**14  # of which shares are made: their words fit into a cache
+_NUMBERS_AT_ONCE = 2**13  # of which shares are made: their words fit into a cache
 
 # of `quadratic` over its default, by benchmarks/simulator/stability.py: above, some draws diverge
 # on some networks
@@ -67,11 +67,14 @@ def _masks(
     assert algorithm.masking is not None
     total = np.zeros((m, sizes.count, len(key[0])), np.int64)
     at_once = max(1, _NUMBERS_AT_ONCE // total[0].size)
-    for low, high in _pairs(algorithm.masking.partner_table(m), at_once):
-        words = pair_words(pair_keys(key, low, high), sizes.n_words)
-        share = sizes.share(words).swapaxes(0, 1)
-        total[low] += share
-        np.subtract.at(total, high, share)  # an agent may be the higher one of several pairs
+    for low, high in _pairs(algorithm.masking.partner_table(m)):
+        keys = pair_keys(key, low, high)
+        for start in range(0, len(low), at_once):
+            some = slice(start, start + at_once)
+            words = pair_words((keys[0][some], keys[1][some]), sizes.n_words)
+            share = sizes.share(words).swapaxes(0, 1)
+            total[low[some]] += share
+            np.subtract.at(total, high[some], share)  # an agent may be the higher one of several
     c, Q = sizes.parts(total.swapaxes(0, 1))
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
 
@@ -107,14 +110,12 @@ def masked_statistics(
     return Statistic(H, q * unit)
 
 
-def _pairs(partners: Integers, at_once: int) -> Iterator[tuple[Integers, Integers]]:
-    """(lower, higher) of every pair once, some pairs at a time; partners (n, agents)."""
+def _pairs(partners: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """(lower, higher) of every pair once, no lower one twice at a time; partners (n, agents)."""
     me = np.arange(partners.shape[1])
     for other in partners:
         low = me[me < other]
-        for start in range(0, len(low), at_once):
-            some = low[start : start + at_once]
-            yield some, other[some]
+        yield low, other[low]
 
 
 def agent_masks(

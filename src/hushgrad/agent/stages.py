@@ -102,12 +102,13 @@ def from_start(masked: Statistic, x: Floats) -> Statistic:
     return Statistic(masked.H, masked.q - (masked.H @ x[..., None])[..., 0])
 
 
-def covering(every: Statistic, x: Floats, least: float) -> Floats:
+def covering(every: Statistic, x: Floats, least: float | Floats) -> Floats:
     """Per trial, the unit of linear masks: the power of two above the entries of all q_i, of all
-    gradients at x, and of the algorithm's least unit.
+    gradients at x, and of `least` (…): the algorithm's least unit, and what q_i may become in later
+    stages (hushgrad.problems.determined.reach).
 
     H (…, agents, d, d), q and x (…, agents, d) → (…). Nothing of the data shows in a unit that the
-    least one decides.
+    algorithm's least one decides.
     """
     g = (every.H @ x[..., None])[..., 0] + every.q if every.H.size else every.q
     largest = np.maximum(np.abs(every.q), np.abs(g)).max(axis=(-2, -1))

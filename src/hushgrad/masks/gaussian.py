@@ -30,48 +30,73 @@ LEVELS = 4  # words for one number
 BASE_BITS = 13  # log2 of σ₀
 BITS = 47  # log2 of the largest σ: a float64 holds the sum of many shares exactly
 _SHIFTS = (0, 12, 23)  # log2 of the steps of Y₀, Y₁, Y₂
-_CELL_BITS = 16  # first bits of a word; 92 % of the words are in cells with at most one entry
+_CELL_BITS = 13  # of a float, after its exponent, tell the cell of a word
+_LOWEST = 2**24  # words from there on are in cells with at most one entry of the table
+_AT_ONCE = 2**15  # words, whose arrays fit into a cache
 
 _FIXED = 128  # bits of the fixed-point numbers from which the table is made
 
 
-def gaussians(words: Words, step: int) -> Integers:
-    """X (…) with σ = 2¹³ · step, from words (4, …)."""
-    total = base(words[-1]) * step
+def gaussians(words: Words, step: int | Integers) -> Integers:
+    """X (…) with σ = 2¹³ · step, from words (4, …); step is one for all, or (…)."""
+    Y = base(words)
+    total = Y[-1] * step
     for level, shift in enumerate(_SHIFTS):
-        total += base(words[level]) << shift
+        total += Y[level] << shift
     return total
 
 
 def base(words: Words) -> Integers:
-    """Y (…) with σ₀, one for each word: its place in the cumulative table.
+    """Y (…) with σ₀, one for each word: its place in the cumulative table."""
+    flat = np.ascontiguousarray(words).ravel()
+    Y = np.empty(flat.shape, np.int64)
+    for start in range(0, len(flat), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        Y[some] = _base(flat[some])
+    return Y.reshape(words.shape)
 
-    The first bits of a word tell the place, or leave two to choose from. The tails, where the table
-    is denser, are searched.
+
+def _base(words: Words) -> Integers:
+    """Y of some words (n,).
+
+    The table is symmetric: the complement of a word gives −Y. So the first bit is the sign, and the
+    others are looked up in the lower half. Smaller entries are denser. So are floats: the exponent
+    and the first bits of a word as a float tell the place, or leave two to choose from.
     """
     table = _base_table()
-    cell = (words >> np.uint64(64 - _CELL_BITS)).astype(np.intp)
-    found = table.places[cell]
-    found += table.cumulative[found] <= words
-    tail = table.is_dense[cell]
-    found[tail] = np.searchsorted(table.cumulative, words[tail], side="right")
-    return found + table.first
+    sign = words.view(np.int64) >> 63  # 0 or −1
+    low = words ^ sign.view(np.uint64)
+    found = table.places.take(_cell(low), mode="clip")
+    found += table.cumulative.take(found) <= low
+    if low.min() < _LOWEST:  # in cells with many entries: one word in 2³⁹
+        rare = low < _LOWEST
+        found[rare] = np.searchsorted(table.cumulative, low[rare], side="right")
+    return (found - table.size ^ sign) - sign
 
 
 class _Table(NamedTuple):
-    first: int
-    cumulative: Words
-    places: Integers  # where the words of a cell, which have their first bits in common, begin
-    is_dense: NDArray[np.bool_]  # a cell with two entries of the table or more
+    size: int
+    cumulative: Words  # the lower half, and 2⁶³
+    places: NDArray[np.int32]  # the first entry beyond the least word of each cell
+
+
+def _cell(low: Words) -> Integers:
+    """The cell of words below 2⁶³, by 53 of their bits, which a float holds exactly."""
+    bits = (low >> np.uint64(10)).view(np.int64).astype(np.float64).view(np.int64)
+    return (bits >> 52 - _CELL_BITS) - _FIRST_CELL
+
+
+_FIRST_CELL = 1023 << _CELL_BITS  # of the float 1.0
 
 
 @functools.cache
 def _base_table() -> _Table:
-    lower = np.array(_lower_half(BASE_BITS), np.uint64)
-    cumulative = np.concatenate([lower[::-1], -lower])  # −n is 2⁶⁴ − n in 64 bits
-    cells = np.arange(1 << _CELL_BITS, dtype=np.uint64) << np.uint64(64 - _CELL_BITS)
-    places = np.searchsorted(cumulative, cells, side="right")
-    return _Table(-len(lower), cumulative, places, np.diff(places, append=len(cumulative)) > 1)
+    lower = np.array(_lower_half(BASE_BITS), np.uint64)[::-1]
+    cells = np.arange(53 << _CELL_BITS) + _FIRST_CELL
+    floats = np.ceil((cells << 52 - _CELL_BITS).view(np.float64))
+    least = floats.astype(np.uint64) << np.uint64(10)
+    places = np.searchsorted(lower, least, side="right").astype(np.int32)
+    return _Table(len(lower), np.append(lower, np.uint64(1 << 63)), places)
 
 
 def cumulative_table(bits: int) -> tuple[int, list[int]]:

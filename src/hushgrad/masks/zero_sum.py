@@ -127,15 +127,16 @@ class Sizes:
         The lower partner adds them and the higher partner subtracts them.
         """
         words = words.reshape(LEVELS, self.count, *words.shape[1:])
-        c = gaussians(words[:, : self.dim], math.ceil(_step(self.linear, self.linear_grid)))
-        if not self.quadratic:
-            return c
+        return gaussians(words, self._steps().reshape(-1, *(1 for _ in words.shape[2:])))
+
+    def _steps(self) -> Integers:
+        """The steps (count,) of the discrete Gaussians: of c, of W and of τ."""
+        linear = math.ceil(_step(self.linear, self.linear_grid))
         white, identity = (
             math.floor(_step(size, self.quadratic_grid)) for size in (self.quadratic, self.identity)
         )
-        return np.concatenate([
-            c, gaussians(words[:, self.dim : -1], white), gaussians(words[:, -1:], identity)
-        ])  # fmt: skip
+        n_white = self.count - self.dim - 1  # negative without a quadratic part
+        return np.repeat([linear, white, identity], [self.dim, max(0, n_white), n_white >= 0])
 
     def parts(self, total: Integers) -> tuple[Floats, Floats | None]:
         """The parts c (d, …) and Q (d, d, …) of the sum of an agent's shares (count, …)."""

@@ -161,15 +161,18 @@ class Stages:
         return self.begun[stage - 1].start if stage else None
 
     def exponent(self, own: Statistic, start: Vector) -> int:
-        """The e of the power of two 2^e that covers q_i, the gradient at the start, and the least
-        unit of the algorithm.
+        """The e of the power of two 2^e that covers q_i, the gradient at the start, the least unit
+        of the algorithm, and what q_i may become in later stages.
 
         A declared scale covers them all. Then the scale alone gives e, which tells nothing of them.
         """
         algorithm = self.config.run.algorithm
         assert isinstance(algorithm, Masked)
         every = Statistic(own.H[None], own.q[None])
-        scale = float(covering(every, start[None], algorithm.least_unit))
+        least, reach = algorithm.least_unit, self._objective.reach
+        if reach is not None and algorithm.masks_curvature:
+            least = max(least, reach(is_fixed=getattr(algorithm, "curvature", None) == "fixed"))
+        scale = float(covering(every, start[None], least))
         given = _declared(self.config.run)
         if given is not None and scale > given:
             least = "1/λ" if isinstance(algorithm, Private) else "scale in [algorithm]"

@@ -84,6 +84,19 @@ def rows_of(data: Any) -> OwnRows:
     return OwnRows(X[places], y[places], float(data.get("delta", 0.0)))
 
 
+def reach(loss: SecretsOfRows, own: OwnRows, *, is_fixed: bool) -> float:
+    """What no entry of the linear part of a statistic exceeds, at any θ, the penalty aside.
+
+    A row adds p x, and |p| ≤ max(|y|, delta); p of a fixed curvature is a slope: |p| ≤ delta. A
+    logistic row has |p| ≤ 1 = |y|.
+    """
+    size = np.abs(own.y)
+    if loss.is_measured:
+        size = np.full_like(size, own.delta) if is_fixed else np.maximum(size, own.delta)
+    with np.errstate(over="ignore"):
+        return float((np.abs(own.X) * size[:, None]).sum(axis=0).max(initial=0.0))
+
+
 def largest_share(
     loss: SecretsOfRows,
     agents: Sequence[OwnRows],

@@ -26,6 +26,8 @@ from hushgrad.problems.row_places import row_places
 type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
+_SINGLE = 0.99  # of a direction: one row has it
+_MOST_WORK = 10**9  # multiplications to compare agents two by two, 100 of them for d = 45
 
 
 class RowWeights(NamedTuple):
@@ -75,6 +77,64 @@ def effective_lengths(data: Any) -> RowWeights | None:
     if places is None:
         return None
     return RowWeights.of(_log_lengths(np.asarray(data["X" if "X" in data else "M"])[places]))
+
+
+def effective_alone(data: Any, *, is_judged: bool) -> float | None:
+    """An agent's own rows, by length, and by directions unless each stage is judged row by row
+    (problems/determined.py); None if the data are no rows.
+    """
+    lengths = effective_lengths(data)
+    if lengths is None or is_judged:
+        return None if lengths is None else lengths.effective
+    return min(lengths.effective, effective_in_directions([data]))
+
+
+def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
+    """The effective rows of the direction v that one row has nearly for itself, Σ (xᵀv)² / max.
+
+    Some `honest` of the agents have these rows together. In a direction that a single row has, XᵀX
+    has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
+    difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r. ∞: no row has
+    99 % of a direction, the rows are few (fewer than 2 d turn into one another without a trace in
+    XᵀX), or the data are no rows.
+
+    >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
+    >>> data = {"X": X, "weight": np.ones(9), "y": np.ones(9), "penalty": 0}
+    >>> round(effective_in_directions([data]), 9)
+    1.0
+    """
+    places = [row_places(data) for data in every]
+    tables = [
+        np.column_stack([np.asarray(data["X"])[where], np.ones(len(where))])
+        for data, where in zip(every, places, strict=True)
+        if where is not None and "X" in data
+    ]
+    if not tables or len(tables) < len(every):
+        return math.inf
+    dim = tables[0].shape[1]
+    tables = tables[: max(2, math.isqrt(_MOST_WORK // dim**3))]
+    unit = np.max([np.abs(table).max(axis=0, initial=0.0) for table in tables], axis=0)
+    tables = [table / np.where(unit > 0, unit, 1.0) for table in tables]
+    grams = [table.T @ table for table in tables]
+    least = math.inf
+    for i, own in enumerate(tables):
+        single = own[_leverages(own, grams[i]) > _SINGLE]
+        if not len(single):
+            continue
+        others = sorted(
+            (j for j in range(len(tables)) if j != i and honest > 1),
+            key=lambda j: -float(_leverages(single, grams[i] + grams[j]).max()),
+        )
+        component = [i, *others[: honest - 1]]
+        largest = float(_leverages(single, sum(grams[j] for j in component)).max())
+        if largest > _SINGLE and sum(len(tables[j]) for j in component) >= 2 * dim:
+            least = min(least, 1 / largest)
+    return least
+
+
+def _leverages(X: Floats, gram: Any) -> Floats:
+    """xᵀ G⁺ x of rows (n, d)."""
+    return np.einsum("ri,ij,rj->r", X, np.linalg.pinv(gram, rcond=1e-10, hermitian=True), X)
 
 
 def _log_lengths(X: Floats) -> Floats:

@@ -19,7 +19,11 @@ from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.problems.determined import largest_share, rows_of
-from hushgrad.problems.effective import effective_lengths, least_effective
+from hushgrad.problems.effective import (
+    effective_in_directions,
+    effective_lengths,
+    least_effective,
+)
 from hushgrad.theory.exposure import (
     OwnNumbers,
     Setting,
@@ -30,7 +34,7 @@ from hushgrad.theory.exposure import (
 )
 from hushgrad.theory.revealed import Revealed
 
-MOST_GRADIENTS = 1000  # agents whose gradients are evaluated for the judgement
+MOST_AGENTS = 1000  # whose gradients and rows are evaluated for the judgement
 
 type Floats = NDArray[np.float64]
 
@@ -135,12 +139,20 @@ def _with_way(weakness: Weakness) -> str:
 
 
 def honest_rows(setting: Setting, problem: Problem, trial: int | None) -> float | None:
-    """The effective rows of the smallest honest component, by length; None: data are no rows."""
+    """The effective rows of the smallest honest component, by length, and by directions unless
+    each stage is judged row by row; None: data are no rows.
+    """
     every = [effective_lengths(problem.agent_data(i, trial)) for i in range(problem.n_agents)]
     known = [weights for weights in every if weights is not None]
     if len(known) < len(every):
         return None
-    return least_effective(known, 1 if setting.masks is None else setting.masks.honest)
+    honest = 1 if setting.masks is None else setting.masks.honest
+    rows = least_effective(known, honest)
+    if problem.row_loss is not None:  # every stage is judged row by row
+        return rows
+    some = range(min(problem.n_agents, MOST_AGENTS))
+    every = [problem.agent_data(i, trial) for i in some]
+    return min(rows, effective_in_directions(every, honest))
 
 
 def _weakest_places(setting: Setting, network: Network) -> list[int]:
@@ -168,7 +180,7 @@ def _largest_gradient(
     if not setting.needs_gradient:
         return None
     largest = 0.0
-    for i in range(min(problem.n_agents, MOST_GRADIENTS)):
+    for i in range(min(problem.n_agents, MOST_AGENTS)):
         gradient = problem.local_gradient(i, trial)
         at = [x0[i]] if not x0[i].any() or not problem.is_quadratic else [x0[i], 0.0 * x0[i]]
         largest = max(largest, *(float(np.abs(gradient(x)).max()) for x in at))

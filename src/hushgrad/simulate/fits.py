@@ -32,11 +32,13 @@ from hushgrad.fitting.plan import (
 )
 from hushgrad.fitting.plan_result import Fitted, checked, masked
 from hushgrad.fitting.progress import FitProgress
+from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.sums import SIZE, Vector
 from hushgrad.fitting.tables import SiteTable, read_table, table_of
 from hushgrad.masks import ZeroSum
 from hushgrad.mixing import Network
 from hushgrad.problems import average
+from hushgrad.problems.effective import effective_in_directions
 from hushgrad.simulate.run import run
 from hushgrad.theory.revealed import MOST_OF_ROW, MOST_SHARE
 
@@ -107,9 +109,10 @@ def _exposure(
     result: Fitted, data: Mapping[str, Data], told: Mapping[str, FitProgress]
 ) -> str | None:
     """What agents would refuse about the sums, with the rows of all sites as honest ones."""
-    if result.is_quadratic:
-        return None
     accept = 'To accept this, say accept_exposure=["sums"].'
+    if result.is_quadratic:
+        found = _single(data)
+        return None if found is None else f"{found} {accept}"
     if result.share_pooled > MOST_SHARE:
         return (
             f"pooled numbers are far fewer than the entries of the rows, at most {MOST_SHARE:.0%}, "
@@ -126,6 +129,21 @@ def _exposure(
                 f"more rows, join rare values, clip long rows, or use a penalty. {accept}"
             )
     return None
+
+
+def _single(data: Mapping[str, Data]) -> str | None:
+    """What the sums of a linear fit tell of one row that differs from all others."""
+    every = [part.X for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
+    if not every or len({X.shape[1] for X in every}) > 1:
+        return None
+    held = {"X": np.concatenate(every), "y": 0.0, "weight": 1.0, "penalty": 0.0}
+    if effective_in_directions([held]) == np.inf:
+        return None
+    return (
+        "the sums of a linear fit tell a row that has a direction of the columns for itself, such "
+        "as a value that no other row has, and these rows have one: an agent that knows no other "
+        "rows refuses such a fit. Join rare values, or have more rows."
+    )
 
 
 def _models(model: Any, sites: Any) -> dict[str, Declared]:

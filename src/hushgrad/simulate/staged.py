@@ -29,6 +29,7 @@ from hushgrad.agent.stages import (
 )
 from hushgrad.algorithms.base import Masked
 from hushgrad.problems import Problem
+from hushgrad.problems.determined import reach, rows_of
 from hushgrad.problems.models import (
     linear_gradient,
     linear_value,
@@ -74,7 +75,10 @@ def simulate_stages(
             check_stage(request.limited, algorithm, request.problem, request.trials[alive], among)
         if scale is None:
             every = statistics(request.problem, algorithm, request.trials, held, before)
-            scale = covering(every, held, algorithm.least_unit)
+            least = np.maximum(
+                algorithm.least_unit, _reach(request.problem, algorithm, request.trials)
+            )
+            scale = covering(every, held, least)
         grids = mask_grids(algorithm, request.network, request.problem.dim, scale)
         about_start = is_about_start(algorithm, is_quadratic=request.problem.is_quadratic)
         every = statistics(
@@ -151,6 +155,22 @@ def statistics(
                     gradient, curve, x[t, i], last[t], about_start=about_start
                 )
     return every
+
+
+def _reach(problem: Problem, algorithm: Masked, trials: NDArray[np.int64]) -> Floats:
+    """Per trial, what no q_i exceeds in any stage; 0 where q_i is constant, or nobody knows."""
+    loss, found = problem.row_loss, np.zeros(len(trials))
+    if loss is None or not algorithm.masks_curvature:
+        return found
+    is_fixed = getattr(algorithm, "curvature", None) == "fixed"
+    for t, trial in enumerate(trials.tolist()):
+        if t and problem.n_trials is None:
+            found[t] = found[0]
+            continue
+        only = None if problem.n_trials is None else trial
+        own = (rows_of(problem.agent_data(i, only)) for i in range(problem.n_agents))
+        found[t] = max(reach(loss, rows, is_fixed=is_fixed) for rows in own)
+    return found
 
 
 def model_problem(

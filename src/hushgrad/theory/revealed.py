@@ -196,9 +196,9 @@ def _too_many(told: Revealed) -> str:
 def _single(told: Revealed) -> str:
     return (
         "the sum of honest statistics hides rows only if no row dominates it: it needs at least "
-        f"{_FEWEST} effective rows, but the smallest honest component has {told.rows:.3g}. The sum "
-        "tells a single row up to its sign. Have more rows in every pair of agents, and clip long "
-        "rows."
+        f"{_FEWEST} effective rows, by length and in every direction, but the "
+        f"smallest honest component has {told.rows:.3g}. The sum tells a single row up to its "
+        "sign. Have more rows in every pair of agents, clip long rows, and join rare categories."
     )
 
 

@@ -14,6 +14,7 @@ from hushgrad.fitting.pooled_sums import TableRows
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.tables import delimiter_of, read_table, table_of
 from hushgrad.fitting.told import told_by
+from hushgrad.problems.effective import effective_in_directions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ def least_rows(data: Data) -> Rows | TableRows:
     return min(parts, key=lambda rows: (isinstance(rows, TableRows), rows.n_rows))
 
 
-def effective_rows(rows: Rows | TableRows) -> float:
+def effective_rows(rows: Rows | TableRows, *, is_quadratic: bool) -> float:
     """Σ w / max w of w = weight · ‖z‖², with columns standardised by this site's own numbers.
 
     `hushgrad.problems.effective` says what effective rows are. The pooled means and standard
@@ -96,4 +97,8 @@ def effective_rows(rows: Rows | TableRows) -> float:
     spread = rows.X.std(axis=0)
     Z = (rows.X - rows.X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     weights = rows.weights * (1.0 + (Z**2).sum(axis=1))
-    return float(weights.sum() / weights.max())
+    by_length = float(weights.sum() / weights.max())
+    if not is_quadratic:  # every average is judged row by row
+        return by_length
+    held = {"X": rows.X, "y": 0.0, "weight": rows.weights, "penalty": 0.0}
+    return min(by_length, effective_in_directions([held]))

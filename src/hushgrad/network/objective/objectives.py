@@ -32,8 +32,8 @@ from hushgrad.errors import ConfigError, ProblemError
 from hushgrad.network.objective.columns import Block, read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
 from hushgrad.problems import losses
-from hushgrad.problems.determined import Chain, row_loss, rows_of, share_of
-from hushgrad.problems.effective import effective_lengths
+from hushgrad.problems.determined import Chain, reach, row_loss, rows_of, share_of
+from hushgrad.problems.effective import effective_alone
 from hushgrad.problems.models import safeguarded
 from hushgrad.problems.row_places import count_rows
 from hushgrad.problems.rows import Grids
@@ -121,6 +121,7 @@ class Objective:
     rows: Rows | None = None  # the statistic of a stage as a sum of rounded rows
     effective_lengths: float | None = None  # the effective rows by length; None as n_rows
     determined: Determined | None = None  # of the rows, by the sums of stages, if they are known
+    reach: Callable[..., float] | None = None  # what no q_i exceeds in any stage, if rows are known
     is_quadratic: bool = False
     largest_row: tuple[float, float] | None = None  # max ‖x‖ and max |y| over the rows
     n_events: int | None = None  # rows of the rarer label; None: no labels, or not known
@@ -191,7 +192,7 @@ def _of_fit(spec: FitSpec, dim: int) -> Objective:
         _no_gradient,
         f"{spec.describe} on {spec.place}: {n} rows{dropped}, {spec.size}",
         n_rows=n,
-        effective_lengths=effective_rows(rows),
+        effective_lengths=effective_rows(rows, is_quadratic=spec.is_quadratic),
         is_quadratic=spec.is_quadratic,
         fit_rows=data,
         small_cell=small_cell_of(spec.model, data),
@@ -239,15 +240,14 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
 
 def _with_rows(objective: Objective, rows: Any, data: Any) -> Objective:
     """The objective with the rows of this agent's data; `rows` is a RowSum or None."""
-    lengths, loss = effective_lengths(data), row_loss(rows)
-    return replace(
-        objective,
-        rows=None
-        if rows is None
-        else lambda theta, before, grids, is_fixed: rows(theta, before, data, grids, is_fixed),
-        effective_lengths=None if lengths is None else lengths.effective,
-        determined=None if loss is None else partial(share_of, loss, rows_of(data)),
-    )
+    loss = row_loss(rows)
+    found = replace(objective, effective_lengths=effective_alone(data, is_judged=loss is not None))
+    if loss is not None:
+        own = loss, rows_of(data)
+        found = replace(found, determined=partial(share_of, *own), reach=partial(reach, *own))
+    if rows is None:
+        return found
+    return replace(found, rows=lambda x, before, grids, fixed: rows(x, before, data, grids, fixed))
 
 
 def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
