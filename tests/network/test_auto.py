@@ -245,7 +245,7 @@ def test_the_stepsize_is_stable_and_not_far_from_the_best(graph):
 def test_the_stepsize_of_agents_in_a_hundred_random_networks(name):
     """Never divergent; within 2, or where W and L_i tell too little, within what any rule can lose.
 
-    L_i is told to a factor of 2^(1/4), which may be lost in addition.
+    Regret compares stepsizes that are 2^(1/4) apart, so 5 % are left for the grid and the start.
     """
     found = [ratio_to_the_best(name, *a_problem(s), s) for s in range(100)]
     ratios = np.sort([ratio for ratio, _ in found])
@@ -253,4 +253,4 @@ def test_the_stepsize_of_agents_in_a_hundred_random_networks(name):
     said = f"{name}: median {np.median(ratios):.2f}, within 2 in {within:.0%}"
     print(f"{said}, 95 % within {ratios[94]:.2f}, worst {ratios[-1]:.2f}")
     assert within >= 0.9
-    assert all(ratio <= 2**0.25 * max(2.0, regret) for ratio, regret in found)
+    assert all(ratio <= 1.05 * max(2.0, regret) for ratio, regret in found)
