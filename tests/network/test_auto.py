@@ -11,18 +11,28 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import ConfigError
 from hushgrad.network.agreement import ANNOUNCEMENTS
-from hushgrad.network.auto import with_stepsize
+from hushgrad.network.auto import power, with_stepsize
 from hushgrad.network.config.file import parse_config
-from hushgrad.network.protocol.announcements import decode_announcements
+from hushgrad.network.ops.result import Status
+from hushgrad.network.protocol.announcements import (
+    Announcement,
+    decode_announcements,
+    decode_links,
+    encode_announcements,
+    encode_links,
+    links_width,
+)
+from hushgrad.network.protocol.frames import FrameKind
 from hushgrad.network.protocol.hello import config_digest, public_parts
-from support import agent_network, dense
+from hushgrad.network.staging import STEPSIZE
+from hushgrad.theory.least_regret import largest_extra, least_regret
+from support import agent_network, attackers, dense
 from support.long_runs import iterations_to_the_end
 from support.quadratics import random_graph
 
 NETWORK = hg.Network(hg.graphs.star(5))
 DIM, SEED = 3, 7
 W = NETWORK.matrix()
-LIMITS = 0.95 * (1 + 3 * np.diag(W)) / 2  # of λ L_i
 
 
 def rows(spread=1.0):
@@ -41,38 +51,41 @@ def configs(directory, algorithm, **options):
     return agent_network.configs(directory, algorithm, NETWORK, dim=DIM, tls=False, **options)
 
 
-def agents(made, data=(X, Y)):
+def agents(made, data=(X, Y), *, tls=False):
+    rows = list(zip(*data, strict=True))[: len(made)]
     return agent_network.agents(
         made,
-        [lambda t, x=x, y=y: x.T @ (x @ t - y) for x, y in zip(*data, strict=True)],
-        hessians=[lambda _, x=x: x.T @ x for x in data[0]],
-        tls=False,
+        [lambda t, x=x, y=y: x.T @ (x @ t - y) for x, y in rows],
+        hessians=[lambda _, x=x: x.T @ x for x, _ in rows],
+        tls=tls,
     )
 
 
 def agreed(config):
-    return json.loads((config.state / "links.json").read_text())["stepsize"]
+    return json.loads((config.state / "links.json").read_text())[STEPSIZE]
 
 
 def run(made, **options):
     return asyncio.run(agent_network.ends(agents(made, **options)))
 
 
-def needed(limits):
-    """The power of two of the smallest λ that all agents need."""
-    return max(math.ceil(math.log2(big / limit)) for big, limit in zip(L, limits, strict=True))
+def rounded(L):
+    """L_i as agents tell them."""
+    return 2.0 ** (np.ceil(4 * np.log2(L)) / 4)
 
 
-def test_agents_take_the_smallest_stepsize_that_any_of_them_needs(tmp_path):
+def test_agents_take_the_stepsize_that_loses_least(tmp_path):
     made = configs(tmp_path, hg.EXTRA())
     results = run(made)
-    e = needed(LIMITS)
-    assert {agreed(config) for config in made} == {e}
+    (e,) = {agreed(config) for config in made}
+    lam = least_regret(W, rounded(L), is_split=False).lam
+    assert power(e) <= lam < power(e - 1) * (1 + 1e-9)
+    assert power(e) < largest_extra(W, np.array(L))
 
     def gradient(x):
         return np.array([h @ t - a.T @ y for h, t, a, y in zip(H, x, X, Y, strict=True)])
 
-    expected = dense.extra(W, gradient, np.zeros((5, DIM)), 60, 2.0**-e)[-1]
+    expected = dense.extra(W, gradient, np.zeros((5, DIM)), 60, power(e))[-1]
     got = np.array([result.theta for result in results])
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-11)
 
@@ -82,9 +95,9 @@ def test_the_recommended_design_stays_within_its_condition(tmp_path):
     results = run(made)
     masks = hg.masks.zero_sum()
     room = masks.quadratic_part(NETWORK.eta)
-    e = needed(np.minimum(room, LIMITS))
-    assert {agreed(config) for config in made} == {e}
-    assert 2.0**-e * max(L) <= 0.1 * (1 - NETWORK.eta) < 2.0 ** (1 - e) * max(L) * (1 + 1e-9)
+    (e,) = {agreed(config) for config in made}
+    assert room == pytest.approx(0.1 * (1 - NETWORK.eta))
+    assert power(e) * max(L) <= room < power(e - 1) * max(rounded(L)) * (1 + 1e-9)
     assert all(np.isfinite(result.theta).all() for result in results)
 
 
@@ -114,16 +127,21 @@ def test_a_restarted_agent_keeps_the_stepsize_and_the_bits(tmp_path):
 
 def told(config):
     """What an agent announced of the stepsize, by agent."""
-    entries = decode_announcements((config.state / ANNOUNCEMENTS).read_bytes())
-    return {entry.number: entry.stepsize for entry in entries}
+    entries = decode_announcements((config.state / ANNOUNCEMENTS).read_bytes(), links_width(5))
+    return {entry.number: entry for entry in entries}
 
 
-def test_an_announcement_tells_a_power_of_two_and_a_declared_bound_hides_it(tmp_path):
+def test_announcements_tell_the_curvature_to_a_quarter_of_an_octave_and_the_links(tmp_path):
     made = configs(tmp_path / "open", hg.EXTRA(), iterations=3)
     run(made)
-    own = [math.ceil(math.log2(big / limit)) for big, limit in zip(L, LIMITS, strict=True)]
-    assert told(made[2]) == dict(enumerate(own))
+    entries, own = told(made[2]), [math.ceil(4 * math.log2(big)) for big in L]
+    assert [entries[j].stepsize for j in range(5)] == own
     assert len(set(own)) > 1  # they do tell the agents apart
+    assert [decode_links(entries[j].links) for j in range(5)] == [[1, 2, 3, 4], *[[0]] * 4]
+    assert {entries[5 + j].stepsize for j in range(5)} == {agreed(made[2])}
+
+
+def test_a_declared_bound_hides_the_curvature(tmp_path):
     heard = []
     for name, data in (("a", (X, Y)), ("b", rows(0.5))):
         made = configs(tmp_path / name, hg.EXTRA(), iterations=3, smoothness=4000.0)
@@ -153,6 +171,28 @@ def test_a_function_without_a_bound_is_refused_with_the_way_out(tmp_path):
         asyncio.run(agent.run())
 
 
+def test_an_agent_that_tells_a_link_of_its_own_invention_ends_the_run_by_name(tmp_path):
+    """The last leaf of the star says that it is linked with leaf 3, which says nothing of it."""
+    made = agent_network.configs(
+        tmp_path, hg.EXTRA(), NETWORK, dim=DIM, iterations=60, seed=SEED, is_auto=True
+    )
+    false = Announcement(4, 0, bytes(32), bytes(32), bytes(64), 0, encode_links([0, 3], 5))
+
+    async def lie():
+        async with attackers.Rogue(made[4], made[0]) as rogue:
+            rogue.hello()
+            rogue.send(FrameKind.ANNOUNCE, encode_announcements([false]))
+            await rogue.reject()
+
+    async def together():
+        honest = agents(made[:4], tls=True)
+        return (await asyncio.gather(*(agent.run() for agent in honest), lie()))[:-1]
+
+    results = asyncio.run(together())
+    assert all(result.status is Status.REFUSED for result in results)
+    assert any("agent 4 announces a link with agent 3" in result.detail for result in results)
+
+
 TABLES = {
     "agent": {"name": "a", "number": 0, "listen": "127.0.0.1:7440"},
     "run": {"id": "r", "n_agents": 2, "dim": 2, "iterations": 5},
@@ -170,23 +210,16 @@ def test_a_file_says_auto():
         parse_config({**TABLES, "algorithm": {"name": "DIGing", "stepsize": "auto"}})
 
 
-RATIOS = np.append(1.0, 1.25 ** np.arange(-6.0, 19))
+RATIOS = np.append(1.0, 1.25 ** np.arange(-8.0, 12))
 
 
-def agreed_stepsize(network, H, *, is_declared):
-    """What the agents of a network would take; is_declared: their files have η."""
-    gap, w = 1 - network.eta, np.diag(network.matrix())
-    is_dense = is_declared and gap > 2 / network.n_agents
-    limits = np.full(len(w), (5 - 3 * network.eta) / 4) if is_dense else (1 + 3 * w) / 2
-    return 2.0 ** -np.ceil(np.log2(np.linalg.eigvalsh(H)[:, -1] / (0.95 * limits)).max())
-
-
-def ratio_to_the_best(name, network, H, seed, *, is_declared=False):
-    """Iterations with the agreed stepsize over those with the best one of a search."""
-    lam = agreed_stepsize(network, H, is_declared=is_declared)
-    mine, *others = iterations_to_the_end(name, network, H, lam * RATIOS, seed)
+def ratio_to_the_best(name, network, H, seed):
+    """Iterations with the agreed stepsize over those with the best one of a search; the regret."""
+    L, W = rounded(np.linalg.eigvalsh(H)[:, -1]), network.matrix()
+    choice = least_regret(W, L, is_split=name == "PDGNDS")
+    mine, *others = iterations_to_the_end(name, network, H, choice.lam * RATIOS, seed)
     assert mine < np.inf, (name, seed)
-    return mine / min(others)
+    return mine / min(others), choice.regret
 
 
 def a_problem(seed, most=20):
@@ -204,18 +237,20 @@ def a_problem(seed, most=20):
 def test_the_stepsize_is_stable_and_not_far_from_the_best(graph):
     network = hg.Network(graph)
     H = a_problem(1)[1][0] * np.linspace(0.5, 1, network.n_agents)[:, None, None]
-    assert ratio_to_the_best("EXTRA", network, H, 1) <= 2
+    assert ratio_to_the_best("EXTRA", network, H, 1)[0] <= 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["EXTRA", "PDGNDS"])
-@pytest.mark.parametrize("is_declared", [False, True])
-def test_the_stepsize_of_agents_in_a_hundred_random_networks(name, is_declared):
-    """Never divergent. A bound for all data, rounded to a power of two, costs what is printed."""
-    found = np.sort(
-        [ratio_to_the_best(name, *a_problem(s), s, is_declared=is_declared) for s in range(100)]
-    )
-    said = f"{name}, η {'declared' if is_declared else 'open'}: median {np.median(found):.2f}"
-    said += f", within 2 in {np.mean(found <= 2):.0%}, 95 % within {found[94]:.2f}"
-    print(f"{said}, worst {found[-1]:.2f}")
-    assert np.median(found) <= 2
+def test_the_stepsize_of_agents_in_a_hundred_random_networks(name):
+    """Never divergent; within 2, or where W and L_i tell too little, within what any rule can lose.
+
+    Regret compares stepsizes that are 2^(1/4) apart, so 5 % are left for the grid and the start.
+    """
+    found = [ratio_to_the_best(name, *a_problem(s), s) for s in range(100)]
+    ratios = np.sort([ratio for ratio, _ in found])
+    within = np.mean(ratios <= 2)
+    said = f"{name}: median {np.median(ratios):.2f}, within 2 in {within:.0%}"
+    print(f"{said}, 95 % within {ratios[94]:.2f}, worst {ratios[-1]:.2f}")
+    assert within >= 0.9
+    assert all(ratio <= 1.05 * max(2.0, regret) for ratio, regret in found)

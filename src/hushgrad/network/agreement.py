@@ -2,14 +2,15 @@
 
 The agent announces its keys of this run, waits for the announcements of its partners, keeps them in
 its state directory, and tells the tokens of its shares. In a run in stages, all agents agree on the
-unit of their masks, too. A restarted agent takes the announcements from its state directory and
-waits for nobody. The deployed agent (deployed.py) calls `prepare` before its run begins, and
+unit of their masks, too. With `stepsize = "auto"` they announce twice (auto.py): what the stepsize
+follows from, then the stepsize. A restarted agent takes the announcements from its state directory
+and waits for nobody. The deployed agent (deployed.py) calls `prepare` before its run begins, and
 `agree` before the first round of every start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,13 +50,16 @@ def prepare(config: AgentConfig) -> Pairing | None:
     return pairing
 
 
+type Choose = Callable[[Mapping[int, Announcement]], Awaitable[int]]
+
+
 @dataclass(frozen=True)
 class Agreement:
     """What an agent has agreed on with the others."""
 
     shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages
-    stepsize: int = 0  # e of the stepsize 2^−e, if agents agree on one
+    stepsize: int = 0  # e of the stepsize 2^(−e/64), if agents agree on one
     lacks_key: bool = False  # the run has ended, and its masks cannot be computed again
 
 
@@ -69,17 +73,19 @@ async def agree(
     scale: float | None = None,
     exponent: int = 0,
     stepsize: int = 0,
-    is_agreed: bool = False,
+    links: bytes = b"",
+    choose: Choose | None = None,
 ) -> Agreement | None:
     """The agreement of this agent; None if `is_over` becomes true before.
 
     scale       if it is declared, or was agreed on at an earlier start
     exponent    this agent's, for its announcement at the first start
-    stepsize    the e of the stepsize 2^−e that this agent needs; or, if `is_agreed`, of the one
-                that all took at an earlier start
+    stepsize    what this agent tells for the stepsize, and its `links`; or, without `choose`, the
+                e of the stepsize that all took at an earlier start
+    choose      computes e from the announcements of all
     """
-    is_scaled, is_auto = needs_scale(config.run), config.run.is_auto and not is_agreed
-    if pairing is None and not is_scaled and not config.run.is_auto:
+    run, is_scaled = config.run, needs_scale(config.run)
+    if pairing is None and not is_scaled and not run.is_auto:
         return Agreement(scale=scale)
     mask_key = None
     if pairing is not None:
@@ -88,38 +94,65 @@ async def agree(
             return Agreement(scale=scale, stepsize=stepsize, lacks_key=True)
     file, known = state.path / ANNOUNCEMENTS, hub.announcements
     if not file.exists():
-        _store(file, [_own(config, pairing, mask_key, exponent, stepsize)])
-    kept = _recall(file)
+        _store(file, [_own(config, pairing, mask_key, exponent, stepsize, links)])
+    kept = _recall(file, known.width)
     for announcement in kept:
         known.add(announcement, OWN)
-    asks_all = is_auto or (is_scaled and scale is None)
-    wanted = set(range(config.run.n_agents)) if asks_all else set[int]()
+    asks_all = choose is not None or (is_scaled and scale is None)
+    wanted = set(range(run.n_agents)) if asks_all else set[int]()
     wanted |= set() if pairing is None else pairing.partners.keys()
     # announcements may have come while this agent met its neighbours: they count as new, too
     is_new = not wanted <= {announcement.number for announcement in kept}
     if is_new:
         hub.start()
         hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
-    with hub.watching.awaiting(lambda: _unannounced(wanted - known.known.keys())):
-        while not wanted <= known.known.keys():
-            if is_over():
-                return None
-            await hub.change()
-    hub.check()
+    if not await _heard(hub, wanted, is_over):
+        return None
     shares = None
     if pairing is not None and mask_key is not None:
         shares = _share(pairing, mask_key, hub, is_new=is_new)
     if is_new:
-        _store(file, [_first(hub, number)[0] for number in sorted(wanted | {config.number})])
+        _keep(file, hub, wanted | {config.number, *(one.number for one in kept)})
+    if choose is not None:
+        stepsize = await choose({number: _first(hub, number)[0] for number in range(run.n_agents)})
+        if run.tells_links:
+            second = run.n_agents + config.number
+            if known.of(second) is None:
+                nothing = bytes(NONCE), bytes(KEY), bytes(SIGNATURE)
+                own = Announcement(second, 0, *nothing, stepsize, bytes(known.width))
+                known.add(own, OWN)
+                _keep(file, hub, wanted | {second})
+                hub.start()
+                hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements([own])))
+            every = set(range(run.n_agents, 2 * run.n_agents))
+            if not await _heard(hub, every, is_over):
+                return None
+            _keep(file, hub, wanted | every)
+            stepsize = max(_first(hub, number)[0].stepsize for number in every)
     if is_scaled and scale is None:
-        scale = 2.0 ** max(_first(hub, number)[0].exponent for number in wanted)
-    if is_auto:
-        stepsize = max(_first(hub, number)[0].stepsize for number in wanted)
+        scale = 2.0 ** max(_first(hub, number)[0].exponent for number in range(run.n_agents))
     return Agreement(shares, scale, stepsize)
 
 
-def _unannounced(numbers: set[int]) -> list[str]:
-    return [f"the announcement of agent {number}" for number in sorted(numbers)]
+async def _heard(hub: Hub, wanted: set[int], is_over: Callable[[], bool]) -> bool:
+    """Wait for the announcements of these numbers; False if `is_over` becomes true before."""
+    known, n_agents = hub.announcements.known, hub.announcements.n_agents
+
+    def unheard() -> list[str]:
+        return [
+            f"the announcement of agent {n}"
+            if n < n_agents
+            else f"the stepsize of agent {n - n_agents}"
+            for n in sorted(wanted - known.keys())
+        ]
+
+    with hub.watching.awaiting(unheard):
+        while not wanted <= known.keys():
+            if is_over():
+                return False
+            await hub.change()
+    hub.check()
+    return True
 
 
 def _own(
@@ -128,11 +161,12 @@ def _own(
     mask_key: bytes | None,
     exponent: int,
     stepsize: int,
+    links: bytes,
 ) -> Announcement:
     if pairing is None or mask_key is None:  # a run with a seed has no secrets
         empty = bytes(NONCE), bytes(KEY), bytes(SIGNATURE)
-        return Announcement(config.number, exponent, *empty, stepsize)
-    return pairing.announcement(mask_key, exponent, stepsize)
+        return Announcement(config.number, exponent, *empty, stepsize, links)
+    return pairing.announcement(mask_key, exponent, stepsize, links)
 
 
 def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> ShareSecrets:
@@ -152,12 +186,17 @@ def _share(pairing: Pairing, mask_key: bytes, hub: Hub, *, is_new: bool) -> Shar
     return shares
 
 
-def _recall(file: Path) -> list[Announcement]:
+def _recall(file: Path, width: int) -> list[Announcement]:
     """The announcements of the state directory."""
     try:
-        return decode_announcements(file.read_bytes())
+        return decode_announcements(file.read_bytes(), width)
     except (OSError, WireError) as error:
         raise StateError(f"'{file}' cannot be read: {error}. Restore it.") from error
+
+
+def _keep(file: Path, hub: Hub, numbers: set[int]) -> None:
+    """Keep the announcements of these numbers in the state directory."""
+    _store(file, [_first(hub, number)[0] for number in sorted(numbers)])
 
 
 def _store(file: Path, announcements: list[Announcement]) -> None:

@@ -90,6 +90,11 @@ def local_agent(
     )
 
 
+def linked_with(config: AgentConfig) -> list[int]:
+    """The numbers of the agents with which this agent shares a link of the graph."""
+    return [n.number for n in config.neighbours if not n.two_hop]
+
+
 def own_weight(config: AgentConfig, hub: Hub, links: Mapping[str, Any]) -> float:
     """w_ii of this agent, from the facts that `introduce` gave."""
     ends = {int(j): Ends(*both) for j, both in links["ends"].items()}

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +39,15 @@ from hushgrad.errors import (
     StateError,
 )
 from hushgrad.network.agreement import Agreement, agree
-from hushgrad.network.auto import needed, with_stepsize
+from hushgrad.network.auto import chosen, power, provisional, told, with_stepsize
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
 from hushgrad.network.exposure import check_stage, setting_of
-from hushgrad.network.introduction import draws_of, introduce, local_agent, own_weight
+from hushgrad.network.introduction import draws_of, introduce, linked_with, local_agent, own_weight
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
 from hushgrad.network.ledgers import holding, note_stage, told_before
 from hushgrad.network.objective.objectives import Objective
+from hushgrad.network.protocol.announcements import encode_links
 from hushgrad.network.protocol.mask_tokens import OWN, Entry
 from hushgrad.network.rounds import Rounds
 from hushgrad.network.state.journal import StateDirectory
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from hushgrad.fitting.plan_result import Fitted
 
 log = logging.getLogger("hushgrad.agent")
+
+STEPSIZE = "stepsize of 64 parts"  # in links.json: the e of 2^(−e/64)
 
 type Vector = NDArray[np.float64]
 type Compute = Callable[..., Awaitable[Any]]  # calls a function in a thread
@@ -112,9 +116,13 @@ class Stages:
         algorithm = self.config.run.algorithm
         return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Masked
 
-    def needs(self, hub: Hub, links: Any) -> int:
-        """The e of the stepsize 2^−e that this agent needs."""
-        return needed(self.config, self._objective, own_weight(self.config, hub, links))
+    def tells(self, hub: Hub, links: Any) -> int:
+        """What this agent announces for the common stepsize."""
+        return told(self.config, self._objective, own_weight(self.config, hub, links))
+
+    def provisional(self) -> AgentConfig:
+        """The configuration with a stepsize that is no smaller than the common one."""
+        return provisional(self.config, self._objective)
 
     def statistic(self, stage: int, start: Vector) -> Statistic:
         """The statistic of this agent's objective before the agents agree on a unit."""
@@ -175,13 +183,7 @@ class Stages:
         scale = float(covering(every, start[None], least))
         given = _declared(self.config.run)
         if given is not None and scale > given:
-            least = "1/λ" if isinstance(algorithm, Private) else "scale in [algorithm]"
-            raise ConfigError(
-                "scale in [run] is the unit of masks and covers the gradients of all agents at the "
-                f"start and {least}, but scale = {self.config.run.scale:g} and this agent needs "
-                f"{scale:g}. Declare a larger scale in every file, or leave it out: then the "
-                "agents agree."
-            )
+            raise _too_small(self.config.run, scale, "this agent")
         return math.frexp(given or scale)[1] - 1
 
     def make(self, stage: int, start: Vector, own: Statistic | None = None) -> Begun:
@@ -287,10 +289,15 @@ async def prepare_stages(
         links = await introduce(config, hub, is_over)
         if links is None:
             return None
-    needs, is_agreed = 0, "stepsize" in links
-    if config.run.is_auto:
-        needs = links["stepsize"] if is_agreed else await compute(stages.needs, hub, links)
-        stages.config = config = with_stepsize(config, needs)  # for the unit that it announces
+    tells, bits, choose = links.get(STEPSIZE, 0), b"", None
+    if config.run.is_auto and STEPSIZE not in links:
+        tells = await compute(stages.tells, hub, links)
+        if config.run.tells_links:
+            bits = encode_links(linked_with(config), config.run.n_agents)
+        choose = partial(compute, chosen, config.run)
+        stages.config = await compute(stages.provisional)  # for the unit that it announces
+    elif config.run.is_auto:
+        stages.config = with_stepsize(config, tells)
     own, exponent = None, 0
     if stages.lengths and not stages.begun:
         own = await compute(stages.statistic, 0, x0)
@@ -298,17 +305,18 @@ async def prepare_stages(
     scale = links.get("scale", _declared(config.run))
     agreement = await agree(
         config, pairing, state, hub, is_over,
-        scale=scale, exponent=exponent, stepsize=needs, is_agreed=is_agreed,
+        scale=scale, exponent=exponent, stepsize=tells, links=bits, choose=choose,
     )  # fmt: skip
     if agreement is None:
         return None
-    stages.agreement = agreement
     if config.run.is_auto:
         stages.config = config = with_stepsize(config, agreement.stepsize)
-        log.info("stepsize %g", 2.0**-agreement.stepsize, extra={"event": "stepsize"})
+        agreement = replace(agreement, scale=_covering_unit(config.run, agreement.scale))
+        log.info("stepsize %g", power(agreement.stepsize), extra={"event": "stepsize"})
+    stages.agreement = agreement
     local = local_agent(config, hub, links, stages.gradient(0), draws_of(config, state.secret))
     if known is None:  # local_agent has accepted the links
-        auto = {"stepsize": agreement.stepsize} if config.run.is_auto else {}
+        auto = {STEPSIZE: agreement.stepsize} if config.run.is_auto else {}
         state.store_links({**links, "scale": agreement.scale, **auto})
     if own is not None:
         await compute(stages.make, 0, x0, own)
@@ -321,6 +329,26 @@ async def prepare_stages(
         return replace(local, gradient=stages.gradient(stage), draws=draws)
 
     return local_of
+
+
+def _covering_unit(run: RunConfig, scale: float | None) -> float | None:
+    """The unit of masks on which all agreed before they knew λ, made to cover 1/λ."""
+    algorithm = run.algorithm
+    if scale is None or not run.lengths or not isinstance(algorithm, Private):
+        return scale
+    least = power_of_two(float(algorithm.least_unit))
+    if run.scale is not None and least > scale:
+        raise _too_small(run, least, "the agents agreed on a stepsize that")
+    return max(scale, least)
+
+
+def _too_small(run: RunConfig, least: float, who: str) -> ConfigError:
+    what = "1/λ" if isinstance(run.algorithm, Private) else "scale in [algorithm]"
+    return ConfigError(
+        "scale in [run] is the unit of masks and covers the gradients of all agents at the start "
+        f"and {what}, but scale = {run.scale:g} and {who} needs {least:g}. Declare a larger scale "
+        "in every file, or leave it out: then the agents agree."
+    )
 
 
 def _declared(run: RunConfig) -> float | None:

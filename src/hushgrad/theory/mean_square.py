@@ -14,7 +14,8 @@ A split that is drawn once, and masks that are drawn once, make a step of their 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,10 @@ MOST_EXACT = 240  # numbers in a state up to which the moments are followed: P h
 NUMBERS = 1_000_000  # of Cov(b_j) for all j, m³
 ARNOLDI = 24
 TOLERANCE = 1e-5
+NEGLIGIBLE = 1e-9  # a power of the step
+MOST_DOUBLED = 40  # powers: the last is the 2³⁹-th
+LOOPS = 12  # of the noise, after which its gain has settled
+BISECTIONS = 4
 STEPS = 500  # of a sampled run, whose second half counts
 LARGE_STEPS = 60  # for more than LARGE numbers in a state
 
@@ -78,16 +83,25 @@ def mean_square_radius(
     root = lam * step.profile * step.hessians  # (m, d, d)
     is_isotropic = isinstance(algorithm.splitting, IsotropicSplit)
 
+    me = np.arange(m)
+
+    def noise(blocks: Floats) -> Floats:
+        """What splits add to P_xx, from P^Δ_jj (m, d, d)."""
+        each = root @ blocks @ root.swapaxes(1, 2)
+        if is_isotropic:  # shares in random directions: the same size, no direction
+            each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
+        added = (covariance.T @ each.reshape(m, d * d)).reshape(m, m, d, d)
+        return added.swapaxes(1, 2).reshape(half, half)
+
+    def moved(P: Floats) -> Floats:
+        # not xwᵀ for P_wx: rounding leaves P a little unsymmetric, and that part would grow
+        every = P[:half, :half] - P[:half, half:] - P[half:, :half] + P[half:, half:]
+        return every.reshape(m, d, m, d)[me, :, me, :]
+
     def product(v: Floats) -> Floats:
         P = v.reshape(n, n)
         new = A @ P @ A.T
-        xx, xw, ww = P[:half, :half], P[:half, half:], P[half:, half:]
-        moved = (xx - xw - xw.T + ww).reshape(m, d, m, d)
-        each = root @ moved[np.arange(m), :, np.arange(m), :] @ root.swapaxes(1, 2)
-        if is_isotropic:  # shares in random directions: the same size, no direction
-            each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
-        noise = (covariance.T @ each.reshape(m, d * d)).reshape(m, m, d, d)
-        new[:half, :half] += noise.swapaxes(1, 2).reshape(half, half)
+        new[:half, :half] += noise(moved(P))
         return new.ravel()
 
     linalg = optional("scipy.sparse.linalg", "sim")
@@ -97,19 +111,55 @@ def mean_square_radius(
             operator, k=1, which="LM", v0=np.eye(n).ravel(), ncv=min(ARNOLDI, n * n - 1),
             maxiter=40, tol=TOLERANCE, return_eigenvectors=False,
         )  # fmt: skip
-        top = float(np.abs(values).max())
+        rate = float(np.sqrt(np.abs(values).max()))
     except linalg.ArpackNoConvergence:
-        top = _trace_growth(product, n)
-    return float(np.sqrt(top))
+        rate = math.inf
+    mean = float(np.abs(np.linalg.eigvals(A)).max())
+    if rate <= 1.0 or mean >= 1.0:
+        return rate
+    # where eigenvalues nearly coincide Arnoldi's method finds too large ones
+    return _rate_of_loop(A, mean, noise, moved, (m, d)) or (rate if math.isfinite(rate) else 1.0)
 
 
-def _trace_growth(product: object, n: int, steps: int = 400) -> float:
-    v, rate = np.eye(n).ravel(), 0.0
-    for _ in range(steps):
-        v = product(v)  # type: ignore[operator]  # the product of mean_square_radius
-        rate = float(np.trace(v.reshape(n, n)))
-        v = v / rate
-    return rate
+def _rate_of_loop(
+    A: Floats,
+    mean: float,
+    noise: Callable[[Floats], Floats],
+    moved: Callable[[Floats], Floats],
+    shape: tuple[int, int],
+) -> float | None:
+    """The root mean square's rate, by the loop from P^Δ_jj over the noise back to P^Δ_jj.
+
+    Errors shrink as β^k if and only if Ā/β is stable and the loop P^Δ → Σ_k (Ā/β)^k N(P^Δ) (Āᵀ/β)^k
+    → P^Δ, with the noise N over β², has a radius below 1. The loop keeps its argument positive
+    semidefinite, so powers of it find its radius. None: not even β = 1 is enough.
+    """
+    (m, d), half = shape, len(A) // 2
+
+    def is_enough(beta: float) -> bool:
+        powers = [A / beta]
+        while np.linalg.norm(powers[-1]) > NEGLIGIBLE and len(powers) < MOST_DOUBLED:
+            powers.append(powers[-1] @ powers[-1])
+        blocks, gain = np.broadcast_to(np.eye(d), (m, d, d)), 0.0
+        for _ in range(LOOPS):
+            moments = np.zeros_like(A)
+            moments[:half, :half] = noise(blocks) / beta**2
+            for power in powers:
+                moments = moments + power @ moments @ power.T
+            new = moved(moments)
+            gain = float(np.trace(new.sum(axis=0)) / np.trace(blocks.sum(axis=0)))
+            if not gain > 0.0:
+                return True
+            blocks = new / gain
+        return gain < 1.0
+
+    if not is_enough(1.0):
+        return None
+    low, high = mean, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _covariances(split: Split, network: Network, links: Links) -> Floats:

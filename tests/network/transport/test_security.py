@@ -424,7 +424,7 @@ BREACHES = {
     "an oversized hello": (says(header(FrameKind.HELLO, 1 << 20), hello=False), "frame", "at most"),
     "half a number": (says(header(FrameKind.DATA, 12)), "frame", "whole float64"),
     "another magic": (says(header(FrameKind.DATA, 0, magic=b"HTTP")), "frame", "begins with"),
-    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 6"),
+    "another version": (says(header(FrameKind.DATA, 0, version=9)), "frame", "version 7"),
     "no kind": (says(header(99, 0)), "frame", "kind 99"),
     "flags of nothing": (says(header(FrameKind.HEARTBEAT, 0, flags=1)), "frame", "flags"),
     "nan": (says(data(1.0, np.nan, 0.0)), "not finite", "number 1 of round 0 is nan"),

@@ -29,6 +29,7 @@ MAX_WAIT = 300.0  # seconds: long enough for a neighbour to reboot
 HEARTBEAT = 5.0  # seconds
 LARGEST = 1e30  # sums of raw data are smaller, and ten more orders of magnitude are no data
 _REACH = 16.0  # standard deviations: no entry of a mask is larger
+MOST_LINKED = 128  # agents, up to which "auto" compares stepsizes of the whole network: seconds
 
 _ADDRESS = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s:\[\]]+)):(?P<port>\d{1,5})"
@@ -102,6 +103,11 @@ class RunConfig:
         masks = self.algorithm.masking
         shares = 0.0 if masks is None else masks.linear * math.sqrt(masks.n_partners)
         return _REACH * math.sqrt(self.n_agents) * (1 + shares) * power_of_two(self.scale)
+
+    @property
+    def tells_links(self) -> bool:
+        """Whether the agents tell who is linked with whom, for the stepsize "auto"."""
+        return self.is_auto and self.n_agents <= MOST_LINKED
 
     @property
     def lengths(self) -> tuple[int, ...]:

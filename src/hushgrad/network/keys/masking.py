@@ -194,7 +194,7 @@ def announcements_of(config: AgentConfig) -> Announcements:
     run = config.run
     is_secret = _masks(run) is not None and run.seed is None
     is_told = is_secret or needs_scale(run) or run.is_auto
-    return Announcements(run.n_agents if is_told else 0)
+    return Announcements(run.n_agents if is_told else 0, has_links=run.tells_links)
 
 
 def begun_with(file: Path, mask_tokens: MaskTokens) -> dict[str, str]:

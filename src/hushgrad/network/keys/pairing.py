@@ -62,11 +62,13 @@ class Pairing:
             n: load_certificate(given[n].certificate, name=given[n].name) for n in numbers
         }
 
-    def announcement(self, mask_key: bytes, exponent: int = 0, stepsize: int = 0) -> Announcement:
+    def announcement(
+        self, mask_key: bytes, exponent: int = 0, stepsize: int = 0, links: bytes = b""
+    ) -> Announcement:
         """This agent's announcement, from the nonce and the private key of its state directory."""
         nonce, private = mask_key[:NONCE], _private(mask_key)
         key = private.public_key().public_bytes_raw()
-        bare = Announcement(self.number, exponent, nonce, key, b"", stepsize)
+        bare = Announcement(self.number, exponent, nonce, key, b"", stepsize, links)
         return bare._replace(signature=_sign(self._identity, _content(self.run, bare)))
 
     def is_signed(self, announcement: Announcement) -> bool:
@@ -103,8 +105,8 @@ def _private(mask_key: bytes) -> X25519PrivateKey:
 
 def _content(run: RunConfig, announcement: Announcement) -> bytes:
     """The bytes that an agent signs."""
-    number, exponent, nonce, key, _, stepsize = announcement
-    said = [number, exponent, nonce.hex(), key.hex(), stepsize]
+    number, exponent, nonce, key, _, stepsize, links = announcement
+    said = [number, exponent, nonce.hex(), key.hex(), stepsize, links.hex()]
     return json.dumps(["hushgrad announcement", config_digest(run), run.id, *said]).encode()
 
 

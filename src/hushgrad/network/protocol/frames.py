@@ -15,7 +15,8 @@ frame is a header of 32 bytes and a body, little-endian throughout:
                the receiver has finished
     REJECT     empty: the sender refuses the receiver; flags: the code of its reason   (codes.py)
     GOSSIP     32 bytes each: tokens of masks, and distances between agents      (mask_tokens.py)
-    ANNOUNCE   152 bytes each: the agents' signed keys of this run             (announcements.py)
+    ANNOUNCE   152 bytes each: the agents' signed keys of this run; with the stepsize "auto" also
+               a bit for each agent, in words of eight bytes                   (announcements.py)
     STAGE      float64: the θ at which a stage begins; `round` holds its number        (stages.py)
     OVER       16 bytes, the digest of the run: it is over for the sender. Flags: the code of its
                ending, `round`: the number of the agent with which the end began       (codes.py)
@@ -43,7 +44,7 @@ from hushgrad.network.protocol import announcements, mask_tokens
 from hushgrad.network.protocol.codes import MOST_ENDING, MOST_REASON, RUN_DIGEST
 
 MAGIC = b"hush"
-VERSION = 6  # 6: codes instead of text in REJECT, OVER, CONFIRM; the limbs of fits carry nothing
+VERSION = 7  # 7: links in announcements, from which agents compute the automatic stepsize
 HEADER = struct.Struct("<4sBBHQQQ")
 _HEADER_SIZE = HEADER.size
 _FIRST, _JOINED = struct.Struct("<4sBBH"), struct.Struct("<8sQQQ")  # four fields, apart and as one
@@ -191,6 +192,7 @@ def limits(
     *,
     n_entries: int = 0,
     n_announcements: int = 0,
+    links_width: int = 0,
     has_stages: bool = False,
     n_confirmations: int = 0,
 ) -> Mapping[FrameKind, int]:
@@ -203,7 +205,7 @@ def limits(
         FrameKind.FIN: 0,
         FrameKind.REJECT: 0,
         FrameKind.GOSSIP: mask_tokens.ENTRY * n_entries,
-        FrameKind.ANNOUNCE: announcements.ENTRY * n_announcements,
+        FrameKind.ANNOUNCE: (announcements.ENTRY + links_width) * n_announcements,
         FrameKind.STAGE: 8 * dim * has_stages,
         FrameKind.OVER: RUN_DIGEST,
         FrameKind.CONFIRM: mask_tokens.ENTRY * n_confirmations,

@@ -242,7 +242,8 @@ class Dispatch:
 
     def _take_announce(self, link: Connection, peer: Peer, frame: Frame) -> None:
         """Pass on the announcements that are new; the agent may wait for one of them."""
-        news = self._announcements.learn(decode_announcements(frame.body), peer.name)
+        told = decode_announcements(frame.body, self._announcements.width)
+        news = self._announcements.learn(told, peer.name)
         if news:
             self._pass_on(link, wire.encode(FrameKind.ANNOUNCE, encode_announcements(news)))
             self._announcements.check()

@@ -68,6 +68,7 @@ class Hub:
         n_entries = mask_tokens.most + self.distances.most
         self.longest = wire.limits(
             dim, stop_bytes, n_entries=n_entries, n_announcements=announcements.most,
+            links_width=announcements.width,
             has_stages=starts.most > 0, n_confirmations=confirmations.most,
         )  # fmt: skip
         # to a peer that reads, at most two rounds, all starts of stages and one frame of each other
