@@ -124,7 +124,7 @@ def markdown(every: dict[str, dict[str, Any]], *, is_short: bool) -> str:
             break
         parts += [f"### `{name}.json`", headline(results)]
         parts += [table.markdown() for table in tables(results)]
-        parts += notes(results)
+        parts += [note for note in notes(results) if not note.startswith("skipped")]
         if results["scaling"]:
             parts.append(f"![Time and memory of an iteration as sizes grow](images/{PICTURE})")
     return "\n\n".join(parts)
