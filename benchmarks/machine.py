@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+_CAP = "--xla_cpu_max_isa=AVX2"
 
 
 def cores() -> list[int]:
@@ -16,6 +17,15 @@ def cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def cap_to_avx2() -> None:
+    """Let XLA and the C limit, in the processes that we start, compute as on AVX2."""
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_CAP}".strip()
+
+
+def is_capped() -> bool:
+    return _CAP in os.environ.get("XLA_FLAGS", "")
 
 
 def describe() -> dict[str, Any]:
@@ -32,10 +42,11 @@ def describe() -> dict[str, Any]:
 
 
 def instruction_set() -> str:
-    """The widest vector instructions of the processor, by name."""
+    """The widest vector instructions of the processor, by name, and whether they are capped."""
     flags = (_field("/proc/cpuinfo", "flags") or _field("/proc/cpuinfo", "Features") or "").split()
     known = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "asimd": "NEON"}
-    return next((name for flag, name in known.items() if flag in flags), platform.machine())
+    widest = next((name for flag, name in known.items() if flag in flags), platform.machine())
+    return f"{widest}, capped to AVX2" if is_capped() and widest != "AVX2" else widest
 
 
 def _field(file: str, name: str) -> str | None:

@@ -15,6 +15,7 @@ from benchmarks.simulator.workloads import WORKLOADS
 
 ROUNDS = 7  # the fewest rounds of a median
 SECONDS, QUICK_SECONDS = 0.1, 0.03  # the time of one runner in a round
+_PARTS = ("workloads", "peers", "scaling", "skipped", "import_seconds", "study_seconds")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     Exit codes: 0 done, 1 the engine disagrees with the limit or a peer, 2 bad input.
     """
     options = _parse(arguments)
+    if options.isa == "avx2":
+        machine.cap_to_avx2()
     try:
         results = _measure(options)
     except processes.WorkerError as error:
@@ -45,6 +48,15 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--workloads", metavar="LIST", help="of a,b,c,d,e,f; by default all")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"at least {ROUNDS}")
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--isa",
+        choices=("native", "avx2"),
+        default="native",
+        help="avx2: XLA and the C limit use nothing wider",
+    )
+    parser.add_argument(
+        "--add", action="store_true", help="to the workloads of this machine in OUT/bench.json"
+    )
     parser.add_argument("--out", type=Path, default=machine.ROOT / "out" / "bench")
     parser.add_argument("--two-cores", action=flag, help="two cores against a C limit on two")
     parser.add_argument("--peers", action=flag, help="other libraries on the same DGD")
@@ -66,7 +78,20 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def _kept(options: argparse.Namespace) -> dict[str, Any]:
+    """The earlier results to which these are added."""
+    file = options.out / "bench.json"
+    if not options.add or not file.exists():
+        return {}
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    here, there = machine.describe(), kept["machine"]
+    if any(here[name] != there[name] for name in here if name != "load_before"):
+        raise processes.WorkerError(f"{file} is of another machine. Choose another --out.")
+    return kept
+
+
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    kept = _kept(options)
     results: dict[str, Any] = {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "machine": machine.describe(),
@@ -75,12 +100,14 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         "peers": {},
         "scaling": {},
         "skipped": [],
+        **{name: kept[name] for name in _PARTS if name in kept},
     }
     seconds = QUICK_SECONDS if options.quick else SECONDS
     repeats = 3 if options.quick else ROUNDS
-    _say("starting times")
-    results["import_seconds"] = processes.import_seconds(repeats)
-    results["study_seconds"] = processes.study_seconds(1 if options.quick else 3)
+    if not kept:
+        _say("starting times")
+        results["import_seconds"] = processes.import_seconds(repeats)
+        results["study_seconds"] = processes.study_seconds(1 if options.quick else 3)
     for name in options.workloads:
         results["workloads"][name] = _workload(name, options, seconds, results["skipped"])
     if options.peers:
@@ -90,6 +117,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.scaling:
         million = results["workloads"].get("f", {}).get("one_core")
         results["scaling"] = scaling.measure(seconds, million, _say)
+    results["workloads"] = dict(sorted(results["workloads"].items()))
     results["targets"] = report.targets(results["workloads"])
     results["ok"] = _all_agree(results)
     return results

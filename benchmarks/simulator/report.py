@@ -1,15 +1,15 @@
 """The results of `python -m benchmarks` as tables, for a terminal and for the documentation.
 
-`python -m benchmarks.simulator.report out/bench/bench.json` writes the tables between
-`<!-- bench:begin -->` and `<!-- bench:end -->` in docs/performance.md and README.md, and copies the
-picture into docs/images.
+`python -m benchmarks.simulator.report out/bench/bench.json --name amd-avx2` keeps these results as
+docs/bench/amd-avx2.json, and writes the tables of all results in docs/bench between
+`<!-- bench:begin -->` and `<!-- bench:end -->` in docs/performance.md and README.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from benchmarks.simulator.workloads import TARGETS
 from benchmarks.tables import Table, duration, headline, rewrite
 
 PICTURE = "bench-scaling.png"
+KEPT = ROOT / "docs" / "bench"  # results by processor
 _WHAT = {
     "ds": "PDG-DS",
     "autodiff": "PDG-DS, loss by autodiff",
@@ -53,7 +54,7 @@ def summary(results: dict[str, Any]) -> list[Table]:
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    found = summary(results)
+    found: list[Table] = []
     workloads = results["workloads"]
     if workloads:
         found += [_times(workloads), _costs(workloads)]
@@ -98,15 +99,34 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 
 def text(results: dict[str, Any]) -> str:
-    parts = [headline(results), *(table.text() for table in tables(results)), *notes(results)]
+    shown = [*summary(results), *tables(results)]
+    parts = [headline(results), *(table.text() for table in shown), *notes(results)]
     return "\n\n".join(parts)
 
 
-def markdown(results: dict[str, Any], *, is_short: bool) -> str:
-    chosen = summary(results) if is_short else tables(results)
-    parts = [headline(results), *(table.markdown() for table in chosen)]
-    if not is_short and results["scaling"]:
-        parts.append(f"![Time and memory of an iteration as sizes grow](images/{PICTURE})")
+def processors(every: dict[str, dict[str, Any]]) -> Table:
+    """The targets on all processors; `every` has the results by name."""
+    titles = [f"{r['machine']['cpu']}, {r['machine']['instructions']}" for r in every.values()]
+    found = [
+        {(t["workload"], t["what"]): t for t in results["targets"]} for results in every.values()
+    ]
+    rows = [
+        [f"{workload}, {_WHAT[what]}", *(_target(cells.get((workload, what))) for cells in found)]
+        for workload, what in TARGETS
+    ]
+    return Table("Ratios, one core; C limit of the same processor = 1", ["", *titles], rows)
+
+
+def markdown(every: dict[str, dict[str, Any]], *, is_short: bool) -> str:
+    parts = [processors(every).markdown()]
+    for name, results in every.items():
+        if is_short:
+            break
+        parts += [f"### `{name}.json`", headline(results)]
+        parts += [table.markdown() for table in tables(results)]
+        parts += [note for note in notes(results) if not note.startswith("skipped")]
+        if results["scaling"]:
+            parts.append(f"![Time and memory of an iteration as sizes grow](images/{PICTURE})")
     return "\n\n".join(parts)
 
 
@@ -194,18 +214,28 @@ def _factor(ratio: float) -> str:
     return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.0f}".replace(",", " ")
 
 
-def main(file: Path) -> None:
-    results = json.loads(file.read_text(encoding="utf-8"))
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulator.report")
+    parser.add_argument("file", type=Path, nargs="?", help="results to keep under --name")
+    parser.add_argument("--name", help="of their file in docs/bench, as amd-avx2")
+    options = parser.parse_args(arguments)
+    if (options.file is None) != (options.name is None):
+        parser.error("results are kept by their file and --name; without both, pages are rewritten")
+    if options.file is not None:
+        shutil.copyfile(options.file, KEPT / f"{options.name}.json")
+        picture = options.file.with_name(PICTURE)
+        if picture.exists():
+            shutil.copyfile(picture, ROOT / "docs" / "images" / PICTURE)
+    every = {
+        file.stem: json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(KEPT.glob("*.json"))
+    }
     for page, is_short in (("docs/performance.md", False), ("README.md", True)):
-        done = rewrite(ROOT / page, markdown(results, is_short=is_short))
+        done = rewrite(ROOT / page, markdown(every, is_short=is_short))
         print(
             f"{page}: {'written' if done else 'has no <!-- bench:begin --> … <!-- bench:end -->'}"
         )
-    shutil.copyfile(file, ROOT / "docs" / "bench.json")  # the source of the pages' figures
-    picture = file.with_name(PICTURE)
-    if picture.exists():
-        shutil.copyfile(picture, ROOT / "docs" / "images" / PICTURE)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "out" / "bench" / "bench.json"))
+    main()

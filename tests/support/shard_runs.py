@@ -1,9 +1,10 @@
 """Runs on several virtual devices, in a process of their own: devices are counted at its start.
 
-    python -m support.shard_runs '["PDGDS", …]' '[2, 8]' 200
+    python -m support.shard_runs '["PDGDS", …]' '[2, 8]' 200 2 '["PDGDS"]'
 
-prints, for every case and number of devices, how far a run over a mesh is from one without, and
-for rows of the conformance table how far from the dense recursion.
+prints, for every case and number of devices, how far a run over a mesh is from one without, for
+rows of the conformance table how far from the dense recursion, and for the cases named last (here
+PDGDS) what the program of several devices is when it is lowered for CUDA.
 """
 
 import json
@@ -16,16 +17,21 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 
 
-def distances(names, devices, iterations, *, trials=2, timeout=900):
+def distances(names, devices, iterations, *, trials=2, lowered=(), timeout=900):
     """{case: {devices: {"x": …, "error": …, "dense": …, "same": bits}}}."""
     done = subprocess.run(
         [sys.executable, "-m", "support.shard_runs", json.dumps(names), json.dumps(devices),
-         str(iterations), str(trials)],
+         str(iterations), str(trials), json.dumps(lowered)],
         cwd=TESTS, capture_output=True, text=True, timeout=timeout, check=False,
         env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={max(devices)}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def names():
+    """The cases, by name."""
+    return list(_cases())
 
 
 def _cases():
@@ -85,7 +91,7 @@ def _cases():
     return found
 
 
-def _main(names, devices, iterations, trials):
+def _main(names, devices, iterations, trials, lowered):
     import jax
     import numpy as np
     from jax.sharding import Mesh
@@ -122,8 +128,26 @@ def _main(names, devices, iterations, trials):
                     ends = conformance.reference(row, network, t)[iterations - 1]
                     off = float(np.abs(run.x[t] - ends).max())
                     told["dense"] = max(off, told.get("dense", 0.0))
+            if n > 1 and name in lowered:
+                told["cuda"] = _for_cuda(mesh, algorithm, problem, network, trials)
             found[name][n] = told
     print(json.dumps(found))
+
+
+def _for_cuda(mesh, algorithm, problem, network, trials):
+    import jax
+    import numpy as np
+
+    from hushgrad.simulate.stacked.shards.mesh import Shards
+    from hushgrad.simulate.stacked.shards.simulation import ShardedSimulation
+    from support import cuda
+
+    with jax.enable_x64(True):
+        simulation = ShardedSimulation(
+            Shards.of(mesh), algorithm, problem, network, seed=1, trials=np.arange(trials)
+        )
+    x0 = np.zeros((trials, network.n_agents, problem.dim))
+    return cuda.told(cuda.lowered(simulation, x0))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ hushgrad bench --quick
 
 hushgrad bench --workloads a,c --format json
 
+hushgrad bench --workloads a,c --isa avx2
+
 Exit code 1 means that the simulator and the C kernel disagree.
 """
 
@@ -38,6 +40,13 @@ def bench(
     scaling: Annotated[
         bool, typer.Option("--scaling", help="Time and memory as sizes grow.")
     ] = False,
+    isa: Annotated[
+        str | None,
+        typer.Option(help="avx2: XLA and the C kernel use nothing wider."),
+    ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="To this machine's workloads in OUT/bench.json.")
+    ] = False,
     out: OutDirectory = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
@@ -46,8 +55,9 @@ def bench(
     The benchmark is part of the source tree, not of the installed package: run it from a clone.
     """
     options = ["--format", output.value]
-    options += [name for name, on in (("--quick", quick), ("--scaling", scaling)) if on]
-    for name, value in (("--workloads", workloads), ("--rounds", rounds)):
+    flags = (("--quick", quick), ("--scaling", scaling), ("--add", add))
+    options += [name for name, on in flags if on]
+    for name, value in (("--workloads", workloads), ("--rounds", rounds), ("--isa", isa)):
         options += [] if value is None else [name, str(value)]
     if out is not None:
         options += ["--out", str(out.resolve())]

@@ -1,10 +1,16 @@
 """The benchmark notices disagreement and missed targets, and writes between its marks only."""
 
+import argparse
+import json
+import os
+import subprocess
+
 import numpy as np
 import pytest
 
 from benchmarks import machine, tables
-from benchmarks.simulator import measure, report, runners
+from benchmarks.simulator import __main__ as command
+from benchmarks.simulator import limit, measure, processes, report, runners, workloads
 from hushgrad.cli import bench
 
 
@@ -53,8 +59,8 @@ def test_ratios_are_medians_of_the_ratios_within_rounds():
 
 
 def test_a_target_is_missed_above_its_ratio_only():
-    workloads = {"c": {"one_core": {"ratios": {"ds": {"median": 2.0}, "lazy": {"median": 1.61}}}}}
-    found = {(t["workload"], t["what"]): t["ok"] for t in report.targets(workloads)}
+    measured = {"c": {"one_core": {"ratios": {"ds": {"median": 2.0}, "lazy": {"median": 1.61}}}}}
+    found = {(t["workload"], t["what"]): t["ok"] for t in report.targets(measured)}
     assert found == {("c", "ds"): True, ("c", "lazy"): False}
 
 
@@ -83,3 +89,48 @@ def test_the_headline_names_the_widest_vector_instructions(flags, name, monkeypa
     monkeypatch.setattr(machine, "_memory_gb", lambda: 1.0)
     results = {"machine": machine.describe(), "date": "2026-11-18"}
     assert f" with {name}, " in tables.headline(results)
+
+
+def test_a_cap_is_told_and_holds_for_the_limit_too(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
+    monkeypatch.setattr(machine, "_field", lambda file, field: "avx2 avx512f")
+    assert machine.instruction_set() == "AVX-512"
+    machine.cap_to_avx2()
+    assert os.environ["XLA_FLAGS"].startswith("--xla_cpu_parallel_codegen_split_count=1 ")
+    assert machine.instruction_set() == "AVX-512, capped to AVX2"
+    commands = []
+
+    def refused(command, **options):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "no")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    with pytest.raises(limit.NoCompilerError):
+        limit.library.__wrapped__(2, 3, 8)
+    assert "-march=haswell" in commands[0]
+    assert not any("-march=native" in command for command in commands)
+
+
+def test_every_processor_has_its_column_and_every_target_its_row():
+    def results(cpu, ratio):
+        cell = {"workload": "d", "what": "square", "most": 2.0, "ratio": ratio, "ok": ratio <= 2}
+        return {"machine": {"cpu": cpu, "instructions": "AVX2"}, "targets": [cell]}
+
+    table = report.processors({"one": results("A", 1.5), "two": results("B", 2.5)})
+    assert table.header == ["", "A, AVX2", "B, AVX2"]
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert len(rows) == len(workloads.TARGETS)
+    assert rows["d, PDG-NDS square to PDG-DS"] == ["1.50 ≤ 2", "2.50 MISSED: 2"]
+    assert rows["a, PDG-DS"] == ["–", "–"]
+
+
+def test_results_are_added_only_to_those_of_the_same_machine(tmp_path, monkeypatch):
+    kept = {"machine": machine.describe() | {"load_before": 9.0}, "workloads": {"a": {}}}
+    (tmp_path / "bench.json").write_text(json.dumps(kept))
+    options = argparse.Namespace(add=True, out=tmp_path)
+    assert command._kept(options)["workloads"] == {"a": {}}
+    assert command._kept(argparse.Namespace(add=False, out=tmp_path)) == {}
+    monkeypatch.setattr(machine, "is_capped", lambda: True)
+    monkeypatch.setattr(machine, "_field", lambda file, field: "1 avx512f")
+    with pytest.raises(processes.WorkerError, match="another machine"):
+        command._kept(options)

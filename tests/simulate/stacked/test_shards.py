@@ -7,7 +7,7 @@ import hushgrad as hg
 from hushgrad.errors import InputError
 from hushgrad.simulate.stacked.shards.halo import Halo
 from hushgrad.simulate.stacked.shards.partition import blocks, cut_arcs, partition
-from support import cases, shard_runs
+from support import cases, cuda, shard_runs
 
 CLOSE = 1e-12
 
@@ -27,13 +27,39 @@ def check(found):
             assert told["same"] or devices != "1", place
 
 
+def check_cuda(found):
+    """The kinds of exchanges in the programs for CUDA, by case and number of devices."""
+    kinds = {}
+    for name, by_devices in found.items():
+        for devices, told in by_devices.items():
+            if "cuda" in told:
+                kinds[name, devices] = told["cuda"].pop("exchanges")
+                assert told["cuda"] == {"is_float64": True, "native": []}, name
+    return kinds
+
+
 def test_shards_give_the_numbers_of_one_device_and_of_the_equations():
-    check(shard_runs.distances(["PDGNDS square", "PushPull", "torus"], [5], 40))
+    """One of them has fewer agents than devices; the program of another lowers for CUDA, too."""
+    names = ["PDGNDS square", "PushPull", "torus", "alone"]
+    found = shard_runs.distances(names, [5], 40, lowered=["torus"])
+    check(found)
+    assert check_cuda(found) == {("torus", "5"): ["collective_permute"]}
 
 
 @pytest.mark.slow
 def test_every_algorithm_split_mask_and_kind_of_data_on_1_2_5_and_8_devices():
     check(shard_runs.distances([], [1, 2, 5, 8], 200, timeout=3000))
+
+
+@pytest.mark.slow
+def test_the_program_of_several_devices_lowers_for_cuda_in_every_case():
+    every = shard_runs.names()
+    found = check_cuda(shard_runs.distances(every, [2, 5], 1, lowered=every, timeout=3000))
+    assert set(found) == {(name, n) for name in every for n in "25"}
+    for (name, n), kinds in found.items():
+        assert bool(kinds) == (name != "alone"), name  # a single agent has no neighbours
+        assert kinds == (["collective_permute"] if kinds and n == "2" else kinds), name
+    assert {kind for kinds in found.values() for kind in kinds} == set(cuda.EXCHANGES)
 
 
 @pytest.mark.slow

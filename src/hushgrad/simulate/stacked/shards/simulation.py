@@ -170,8 +170,8 @@ class ShardedSimulation(Simulation):
     def _data(self, shard: int) -> Any:
         """The data of a shard's agents in the canonical order, where all have equal shapes."""
         own, places = self._own[shard], self._places[shard]
-        rows = places.rows(np.arange(len(own)), 0)
-        data = self._problem.rows(own)
+        rows = places.rows(np.arange(len(own)), 0)  # places without an agent repeat the first one
+        data = self._problem.rows(own if len(own) else np.zeros(1, np.int64))
         if self.plan.per_trial:  # (trials, agents, …) → (agents, …, trials)
             trials = self._problem.places(self.trials)
             return jax.tree.map(lambda leaf: np.moveaxis(leaf[trials][:, rows], 0, -1), data)
