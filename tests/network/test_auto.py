@@ -10,6 +10,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import ConfigError
+from hushgrad.network import auto
 from hushgrad.network.agreement import ANNOUNCEMENTS
 from hushgrad.network.auto import power, with_stepsize
 from hushgrad.network.config.file import parse_config
@@ -123,6 +124,22 @@ def test_a_restarted_agent_keeps_the_stepsize_and_the_bits(tmp_path):
     assert [agreed(config) for config in made] == before
     for result, expected in zip(results, whole, strict=True):
         assert result.theta.tobytes() == expected.tobytes()
+
+
+def test_agents_that_compute_different_stepsizes_take_the_smallest(tmp_path, monkeypatch):
+    """As on processors that round differently."""
+    every = []
+
+    def chosen(run, announced, original=auto.chosen):
+        every.append(original(run, announced) + len(every))
+        return every[-1]
+
+    monkeypatch.setattr("hushgrad.network.staging.chosen", chosen)
+    made = configs(tmp_path, hg.EXTRA(), iterations=5)
+    results = run(made)
+    assert len(set(every)) == 5
+    assert {agreed(config) for config in made} == {max(every)}
+    assert {result.status for result in results} == {Status.DONE}
 
 
 def told(config):
