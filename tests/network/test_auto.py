@@ -16,6 +16,7 @@ from hushgrad.network.auto import power, with_stepsize
 from hushgrad.network.config.file import parse_config
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.announcements import (
+    PARTS,
     Announcement,
     decode_announcements,
     decode_links,
@@ -72,7 +73,7 @@ def run(made, **options):
 
 def rounded(L):
     """L_i as agents tell them."""
-    return 2.0 ** (np.ceil(4 * np.log2(L)) / 4)
+    return 2.0 ** np.ceil(np.log2(L))
 
 
 def test_agents_take_the_stepsize_that_loses_least(tmp_path):
@@ -148,14 +149,27 @@ def told(config):
     return {entry.number: entry for entry in entries}
 
 
-def test_announcements_tell_the_curvature_to_a_quarter_of_an_octave_and_the_links(tmp_path):
+def test_announcements_tell_a_power_of_two_above_the_curvature_and_the_links(tmp_path):
     made = configs(tmp_path / "open", hg.EXTRA(), iterations=3)
     run(made)
-    entries, own = told(made[2]), [math.ceil(4 * math.log2(big)) for big in L]
+    entries, own = told(made[2]), [math.ceil(math.log2(big)) for big in L]
     assert [entries[j].stepsize for j in range(5)] == own
     assert len(set(own)) > 1  # they do tell the agents apart
     assert [decode_links(entries[j].links) for j in range(5)] == [[1, 2, 3, 4], *[[0]] * 4]
     assert {entries[5 + j].stepsize for j in range(5)} == {agreed(made[2])}
+
+
+def test_agents_of_a_large_network_tell_a_power_of_two_and_no_links(tmp_path, monkeypatch):
+    monkeypatch.setattr("hushgrad.network.config.model.MOST_LINKED", 4)
+    made = configs(tmp_path, hg.EXTRA(), iterations=3)
+    results = run(made)
+    limits = 0.95 * (1 + 3 * np.diag(W)) / 2  # of λ L_i; the star is not dense
+    own = [math.ceil(math.log2(big / limit)) for big, limit in zip(L, limits, strict=True)]
+    entries = decode_announcements((made[2].state / ANNOUNCEMENTS).read_bytes(), 0)
+    assert [entry.stepsize for entry in entries[:5]] == [PARTS * e for e in own]
+    assert not any(entry.links for entry in entries)
+    assert {agreed(config) for config in made} == {PARTS * max(own)}
+    assert {result.status for result in results} == {Status.DONE}
 
 
 def test_a_declared_bound_hides_the_curvature(tmp_path):
@@ -254,7 +268,8 @@ def a_problem(seed, most=20):
 def test_the_stepsize_is_stable_and_not_far_from_the_best(graph):
     network = hg.Network(graph)
     H = a_problem(1)[1][0] * np.linspace(0.5, 1, network.n_agents)[:, None, None]
-    assert ratio_to_the_best("EXTRA", network, H, 1)[0] <= 2
+    ratio, regret = ratio_to_the_best("EXTRA", network, H, 1)
+    assert ratio <= 1.05 * 2 * regret
 
 
 @pytest.mark.slow
@@ -262,12 +277,13 @@ def test_the_stepsize_is_stable_and_not_far_from_the_best(graph):
 def test_the_stepsize_of_agents_in_a_hundred_random_networks(name):
     """Never divergent; within 2, or where W and L_i tell too little, within what any rule can lose.
 
-    Regret compares stepsizes that are 2^(1/4) apart, so 5 % are left for the grid and the start.
+    A power of two in place of L_i loses up to a factor of two more. Regret compares stepsizes that
+    are 2^(1/4) apart, so 5 % are left for the grid and the start.
     """
     found = [ratio_to_the_best(name, *a_problem(s), s) for s in range(100)]
     ratios = np.sort([ratio for ratio, _ in found])
     within = np.mean(ratios <= 2)
     said = f"{name}: median {np.median(ratios):.2f}, within 2 in {within:.0%}"
     print(f"{said}, 95 % within {ratios[94]:.2f}, worst {ratios[-1]:.2f}")
-    assert within >= 0.9
-    assert all(ratio <= 1.05 * max(2.0, regret) for ratio, regret in found)
+    assert within >= 0.85
+    assert all(ratio <= 1.05 * max(2.0, 2.0 * regret) for ratio, regret in found)

@@ -126,8 +126,9 @@ largest = 1e6              # no number in a message is larger; ample where colum
 
 [algorithm]
 name = "PDGNDS"            # private and exact; agents take design = "recommended"
-stepsize = "auto"          # agents agree on one, and so tell links and, to 19 %, their curvature;
-                           # or { kind = "constant", value = 0.001 }, at most 0.1 (1 − eta) / L
+stepsize = "auto"          # agents agree on one: they tell their links, and a power of two above
+                           # their curvature; or { kind = "constant", value = 0.001 },
+                           # at most 0.1 (1 − eta) / L
 """
 
 FIT_EXAMPLE = """\

@@ -1,7 +1,7 @@
 """`stepsize = "auto"`: the agents of a run agree on one stepsize before round 0.
 
-Agent i knows L_i, the largest curvature of its f_i, and its links. It announces the e of
-2^(e/4) ≥ L_i and its links (agreement.py floods the announcements), so others learn L_i up to 19 %,
+Agent i knows L_i, the largest curvature of its f_i, and its links. It announces the e of 2^e ≥ L_i
+and its links (agreement.py floods the announcements), so others learn L_i up to a factor of two,
 who is linked with whom, and nothing else; a run that declares `smoothness` tells not even L_i. Then
 every agent computes the same λ from all announcements, and announces the e of 2^(−e/64) ≤ λ. All
 take the smallest, so processors that round differently agree. staging.py keeps e with the links in
@@ -15,9 +15,9 @@ Nobody compares stepsizes of a large network (`RunConfig.tells_links`), nor of s
 hangs on one draw. There λ L_i ≤ 0.95 (1 + 3 w_ii)/2, or 0.95 (5 − 3η)/4 if η is declared and
 1 − η > 2/m, where that is better for the agent with the most neighbours that there can be. Both
 are enough for condition E: the eigenvalues of W are at least −η, and by Gershgorin's theorem it is
-enough that in each row 1 + 3m_ii − 2λ L_i > 3 Σ_{j ≠ i} m_ij = 3(1 − m_ii). Large networks announce
-what they need, without links. That PDG-NDS (lazy) is stable, too, is measured and not proved:
-condition S proves smaller stepsizes only.
+enough that in each row 1 + 3m_ii − 2λ L_i > 3 Σ_{j ≠ i} m_ij = 3(1 − m_ii). Agents of large
+networks announce the λ that they need, rounded down to a power of two, without links. That PDG-NDS
+(lazy) is stable, too, is measured and not proved: condition S proves smaller stepsizes only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from hushgrad.stepsizes import Schedule, constant
 from hushgrad.theory.least_regret import least_regret
 
 _SAFE = 0.95  # of the stability limit
-_TOLD = 4  # parts of an octave in which L_i is told
 _MOST_DIM = 2048  # eigenvalues of a larger matrix take minutes
 _UP = 1 + 1e-12  # the masks that follow from λ must not be too small by rounding
 _ROOT = math.sqrt(math.sqrt(math.sqrt(math.sqrt(math.sqrt(math.sqrt(2.0))))))  # 2^(1/64)
@@ -73,11 +72,14 @@ def with_stepsize(config: AgentConfig, exponent: int) -> AgentConfig:
 
 
 def told(config: AgentConfig, objective: Objective, own_weight: float) -> int:
-    """What this agent announces: the e of L_i ≤ 2^(e/4), or in a large network that of its λ."""
+    """What this agent announces: the e of L_i ≤ 2^e, or in a large network that of its λ.
+
+    A λ is rounded down to a power of two as well: it tells L_i as exactly as it is told itself.
+    """
     if not config.run.tells_links:
-        return needed(config, objective, own_weight)
+        return PARTS * math.ceil(needed(config, objective, own_weight) / PARTS)
     L = smoothness_of(config, objective)
-    return _within(math.ceil(_TOLD * math.log2(L))) if L > 0 else LEAST * PARTS
+    return min(max(math.ceil(math.log2(L)), LEAST), MOST) if L > 0 else LEAST * PARTS
 
 
 def needed(config: AgentConfig, objective: Objective, own_weight: float | None = None) -> int:
@@ -96,7 +98,7 @@ def chosen(run: RunConfig, announced: Mapping[int, Announcement]) -> int:
     if not run.tells_links:
         return max(one.stepsize for one in announced.values())
     W = matrix(run, {j: decode_links(one.links) for j, one in announced.items()})
-    L = np.array([2.0 ** (announced[j].stepsize / _TOLD) for j in range(run.n_agents)])
+    L = np.array([2.0 ** announced[j].stepsize for j in range(run.n_agents)])
     L[[announced[j].stepsize <= LEAST * PARTS for j in range(run.n_agents)]] = 0.0
     if not L.any():
         return 0
@@ -137,10 +139,6 @@ def matrix(run: RunConfig, links: Mapping[int, list[int]]) -> NDArray[np.float64
 def _exponent(lam: float) -> int:
     """The e of the largest 2^(−e/64) ≤ λ."""
     return min(max(math.ceil(-PARTS * math.log2(lam) + 1e-9), LEAST * PARTS), MOST * PARTS)
-
-
-def _within(exponent: int) -> int:
-    return min(max(exponent, LEAST * _TOLD), MOST * _TOLD)
 
 
 def _hidden(run: RunConfig) -> list[float]:
