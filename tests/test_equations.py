@@ -13,7 +13,7 @@ def test_every_algorithm_has_a_row():
     assert {type(row.algorithm) for row in ROWS.values()} == set(hg.algorithms.ALL)
 
 
-@pytest.mark.parametrize(("row", "network"), NETWORKS)
+@pytest.mark.parametrize(("row", "network"), some(NETWORKS, 2))
 def test_stacked_equals_the_dense_recursion(row, network):
     got = cases.trajectory(row.algorithm, Q.problem, network, Q.x0, K, seed=SEED, trials=[3, 0])
     for t, trial in enumerate((3, 0)):

@@ -18,6 +18,7 @@ from hushgrad.network.state.journal import Slot
 from hushgrad.network.state.stages import write_stage
 from hushgrad.network.transport import in_memory
 from support import fit_network, fits
+from support.tables import some
 
 COLUMNS = {"columns": ("age", "stage"), "factors": {"stage": fits.LEVELS}}
 LOGISTIC = fits.model("logistic", **COLUMNS)
@@ -76,7 +77,7 @@ def slot_key(slot, section, *, afresh):
     return str(slot._path), section.k, section.round, len(section.arrays)
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", some([True, False]))
 def test_killed_at_every_write_of_every_stage_the_bits_are_the_same(
     tmp_path, calm, monkeypatch, after
 ):

@@ -109,6 +109,7 @@ def test_two_neighbours_have_the_direction_in_pdg_ds_and_not_the_size():
     assert audit.findings[0].best.attack == "span"
 
 
+@pytest.mark.slow  # examples/07_audit.py and docs/privacy.md show it in every run of the tests
 def test_the_recommended_design_withstands_all_neighbours_and_an_eavesdropper():
     network, problem = cases.undirected(), cases.Quadratics(d=3, by_hand=True).problem
     run = record(recommended(network, problem), network, problem, iterations=LONG)

@@ -145,6 +145,7 @@ def flow_errors(run, adversaries=eavesdropper):
     )
 
 
+@pytest.mark.slow  # long runs; Fig. 2 has a quick test, and docs/privacy.md shows Fig. 3
 def test_flow_gives_six_digits_of_the_gradient_at_the_optimum_in_figure_3():
     for run in (long_run("lazy"), recorded(FAMILY["square"], n=1500)):
         assert flow_errors(run).max() < 1e-6
@@ -627,6 +628,7 @@ def test_spread_starves_where_nothing_fluctuates(options, reason):
     assert reason in Spread().applies(Knowledge.of(run, Curious({1})), 0)
 
 
+@pytest.mark.slow  # long runs
 def test_constant_splits_and_deviations_drawn_once_leave_only_rounding():
     once = hg.stepsizes.geometric(0.97, drawn="once")
     quiet = hg.PDGNDS(
@@ -684,6 +686,7 @@ CONSTANT = {
 
 
 @pytest.mark.parametrize("name", some(["lazy", "PDG-DS"]))
+@pytest.mark.slow  # long runs
 def test_whitening_reads_directions_under_constant_splits_and_no_sizes(name):
     run = recorded_trials(CONSTANT[name], PAPER, 4000, 2)
     cosines = whitening_cosines(run)

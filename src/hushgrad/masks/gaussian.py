@@ -92,10 +92,13 @@ _FIRST_CELL = 1023 << _CELL_BITS  # of the float 1.0
 @functools.cache
 def _base_table() -> _Table:
     lower = np.array(_lower_half(BASE_BITS), np.uint64)[::-1]
-    cells = np.arange(53 << _CELL_BITS) + _FIRST_CELL
-    floats = np.ceil((cells << 52 - _CELL_BITS).view(np.float64))
-    least = floats.astype(np.uint64) << np.uint64(10)
-    places = np.searchsorted(lower, least, side="right").astype(np.int32)
+    places = np.empty(53 << _CELL_BITS, np.int32)
+    for start in range(0, len(places), _AT_ONCE):  # all at once would take 15 MB of an agent
+        some = places[start : start + _AT_ONCE]
+        cells = np.arange(start, start + len(some)) + _FIRST_CELL
+        floats = np.ceil((cells << 52 - _CELL_BITS).view(np.float64))
+        least = floats.astype(np.uint64) << np.uint64(10)
+        some[:] = np.searchsorted(lower, least, side="right")
     return _Table(len(lower), np.append(lower, np.uint64(1 << 63)), places)
 
 

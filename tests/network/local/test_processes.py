@@ -70,6 +70,7 @@ def test_five_processes_of_pdg_nds_give_the_simulators_trajectory(tmp_path):
     np.testing.assert_array_equal([result.theta for result in results], got.x[0])
 
 
+@pytest.mark.slow  # agents in stages run in test_stages.py, killed processes below
 def test_processes_of_the_recommended_design_run_in_stages(tmp_path):
     """Samples every 7 iterations: stages begin and end between two samples, too."""
     rng = np.random.default_rng(0)

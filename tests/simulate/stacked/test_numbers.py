@@ -90,7 +90,7 @@ PAIRS = {
 
 
 @pytest.mark.filterwarnings("ignore::hushgrad.errors.RiskWarning")
-@pytest.mark.parametrize("name", some(PAIRS, 3))
+@pytest.mark.parametrize("name", some(PAIRS, 5))
 def test_another_number_compiles_nothing_and_is_used(name, compiled):
     one, other = PAIRS[name]
     before = run(one)

@@ -40,7 +40,7 @@ def check_cuda(found):
 
 def test_shards_give_the_numbers_of_one_device_and_of_the_equations():
     """One of them has fewer agents than devices; the program of another lowers for CUDA, too."""
-    names = ["PDGNDS square", "PushPull", "torus", "alone"]
+    names = ["PDGNDS square", "torus", "alone"]
     found = shard_runs.distances(names, [5], 40, lowered=["torus"])
     check(found)
     assert check_cuda(found) == {("torus", "5"): ["collective_permute"]}
