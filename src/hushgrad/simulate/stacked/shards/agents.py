@@ -57,8 +57,7 @@ class ShardConstants(LoopConstants):
         halo = self.plan.halo(links)
         if not halo.n_rows:
             return vectors
-        wide = vectors[0] if len(vectors) == 1 else jnp.concatenate(vectors, 1)
-        came = halo.exchange(wide, self.table(links, "give"))
+        came = halo.exchange(vectors, self.table(links, "give"))
         found: list[Array] = []
         low = 0
         for vector in vectors:
