@@ -12,22 +12,26 @@ from importlib.util import find_spec
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from hushgrad.cli.options import expanded
 from hushgrad.cli.terminal import handled
 
-# Each is a function of the same name in the module of that name, in the order of --help; or, where
-# the module has COMMANDS of its own, a group of them. Those whose module is not there are left out.
-COMMANDS = (
-    "demo", "new", "certify", "run", "gather", "compare", "tune", "audit", "cite", "bench",
-    "contract", "rehearse", "key", "agent", "fit", "status", "doctor", "ledger", "dossier", "sbom",
-)  # fmt: skip
+# The panels of --help, each with its commands in order. A command is a function of the same name in
+# the module of that name; or, where the module has COMMANDS of its own, a group of them. A command
+# whose module is not there is left out.
+PANELS = {
+    "Studies": "new run compare tune certify audit gather cite demo bench",
+    "Agents": "key agent status doctor ledger sbom",
+    "Fits": "contract rehearse dossier fit",
+}
 
-# Typer keeps line ends in these, so a paragraph is a line.
+# Typer keeps line ends in these texts, so a paragraph is a line.
 _HELP = (
     "Agents on a network solve min Σ fᵢ(θ) together and keep their data to themselves.\n\n"
     "A study is a TOML file that names a network, a problem and algorithms: 'hushgrad new' writes "
-    "one, 'hushgrad run' runs it."
+    "one, 'hushgrad run' runs it. An agent is one participant of a real network: 'hushgrad new "
+    "--agent' writes its file, 'hushgrad agent' runs it."
 )
 _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted. With --format json a command "
@@ -62,27 +66,36 @@ def _root(
     del version  # its callback has answered
 
 
-def _flowing(command: Callable[..., None]) -> str:
-    """A docstring whose paragraphs are lines, for a terminal of any width to break."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
+def _flowing(text: str) -> str:
+    """A text whose paragraphs are lines, for a terminal of any width to break."""
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
 
 
-def _add(to: typer.Typer, name: str, command: Callable[..., None], epilog: str | None) -> None:
-    to.command(name, help=_flowing(command), epilog=epilog)(handled(expanded(command)))
+def _add(
+    to: typer.Typer, name: str, command: Callable[..., None], epilog: str = "", panel: str = ""
+) -> None:
+    about = _flowing(escape(inspect.getdoc(command) or ""))
+    to.command(name, help=about, epilog=_flowing(epilog), rich_help_panel=panel or None)(
+        handled(expanded(command))
+    )
 
 
-for _name in COMMANDS:
-    if find_spec(f"hushgrad.cli.{_name}") is not None:
-        _module = import_module(f"hushgrad.cli.{_name}")
-        _epilog = getattr(_module, "EPILOG", None)
-        if hasattr(_module, "COMMANDS"):
-            _group = typer.Typer(help=_module.HELP, epilog=_epilog, no_args_is_help=True)
-            for _part in _module.COMMANDS:
-                _add(_group, _part, getattr(_module, _part), None)
-            app.add_typer(_group, name=_name)
-        else:
-            _add(app, _name, getattr(_module, _name), _epilog)
+def _add_module(name: str, panel: str) -> None:
+    module = import_module(f"hushgrad.cli.{name}")
+    epilog = getattr(module, "EPILOG", "")
+    if not hasattr(module, "COMMANDS"):
+        _add(app, name, getattr(module, name), epilog, panel)
+        return
+    group = typer.Typer(help=module.HELP, epilog=_flowing(epilog), no_args_is_help=True)
+    for part in module.COMMANDS:
+        _add(group, part, getattr(module, part))
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+for _panel, _names in PANELS.items():
+    for _name in _names.split():
+        if find_spec(f"hushgrad.cli.{_name}") is not None:
+            _add_module(_name, _panel)
 
 
 def main() -> None:

@@ -27,25 +27,25 @@ Exit code 1 means that the simulator and the C kernel disagree.
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="A minute: one core, no million agents, no peers.")
+        bool, typer.Option("--quick", help="Take a minute: one core, no million agents, no peers.")
     ] = False,
     workloads: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Of a,b,c,d,e,f; by default all.")
+        str | None, typer.Option(metavar="LIST", help="Some of a,b,c,d,e,f. Default: all.")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", help="Interleaved rounds, 7 or more.")
+        int | None, typer.Option(metavar="N", help="How many interleaved rounds: 7 or more.")
     ] = None,
-    two_cores: Annotated[bool | None, typer.Option(help="Two cores as well.")] = None,
-    peers: Annotated[bool | None, typer.Option(help="Other libraries on the same DGD.")] = None,
+    two_cores: Annotated[bool | None, typer.Option(help="Measure two cores as well.")] = None,
+    peers: Annotated[bool | None, typer.Option(help="Measure other libraries on the same DGD.")] = None,
     scaling: Annotated[
-        bool, typer.Option("--scaling", help="Time and memory as sizes grow.")
+        bool, typer.Option("--scaling", help="Measure time and memory as sizes grow.")
     ] = False,
     isa: Annotated[
         str | None,
-        typer.Option(help="avx2: XLA and the C kernel use nothing wider."),
+        typer.Option(metavar="avx2", help="Cap XLA and the C kernel to this instruction set."),
     ] = None,
     add: Annotated[
-        bool, typer.Option("--add", help="To this machine's workloads in OUT/bench.json.")
+        bool, typer.Option("--add", help="Add to this machine's workloads in OUT/bench.json.")
     ] = False,
     out: OutDirectory = None,
     output: OutputFormat = Format.TEXT,

@@ -23,7 +23,7 @@ def cite(
     study: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[STUDY]", help="A study; without it, the entry of hushgrad itself."
+            metavar="STUDY", help="A study; without it, the entry of hushgrad itself."
         ),
     ] = None,
     everything: Annotated[

@@ -33,8 +33,8 @@ def compare(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="STUDY [ALGORITHM]... | RUN.npz...",
-            help="A study and the algorithms to try on it, or runs saved with --save.",
+            metavar="STUDY|RUN",
+            help="A study, then the names of algorithms to try on it; or runs saved with --save.",
         ),
     ],
     options: RunOptions,

@@ -26,7 +26,7 @@ def contract(
     file: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, a TOML file.")],
     other: Annotated[
         Path | None,
-        typer.Argument(metavar="[OTHER]", help="Another site's model, to compare with."),
+        typer.Argument(metavar="OTHER", help="Another site's model, to compare with."),
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:

@@ -19,7 +19,7 @@ EPILOG = """
 
 hushgrad doctor agent.toml
 
-Exit code 1 means that something is in the way.
+Exit code 1 means that the agent is not ready: a line with ✗ says why.
 """
 _MARKS = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("–", "bold yellow")}
 
@@ -33,10 +33,11 @@ def doctor(
 ) -> None:
     """Check what an agent needs, before a run or during it, without disturbing anyone.
 
-    Keys, certificates, names and dates, owners and modes of files, the data and the objective
-    (one row, one class, constant columns, huge numbers), the agent's own exposure (held, accepted
-    in its file, or refused), the state directory, ports, and of every neighbour with an address:
-    whether it answers, is who it should be, runs the same, and has the same time.
+    The doctor checks keys, certificates, names and dates, owners and modes of files, the data and
+    the objective (one row, one class, constant columns, huge numbers), the agent's own exposure
+    (held, accepted in its file, or refused), the state directory and the ports. It asks every
+    neighbour with an address whether it answers, is the agent that it should be, has the same run,
+    and has the same time.
     """
     from hushgrad.network.config.file import load_config
     from hushgrad.network.ops.doctor import examine

@@ -41,8 +41,8 @@ def dossier(
 ) -> None:
     """Write what leaves this site, to whom, and under which guarantee: a page to sign.
 
-    It is made from this site's file, its data, its policy and its ledger, before the run. Nothing
-    is sent. The audit runs the programme of a fit in the simulator, on rows that are drawn.
+    The page is made from this site's file, its data, its policy and its ledger, before the run.
+    Nothing is sent. The audit runs the programme of a fit in the simulator, on rows that are drawn.
     """
     from hushgrad.network.config.file import load_config
     from hushgrad.network.ops.dossier import dossier_of, dossier_page

@@ -38,15 +38,15 @@ def new(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write the two files.")
     ] = Path(),
     days: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="For how long; two years if not said.")
+        int | None, typer.Option(min=1, metavar="N", help="How many days the certificate holds. Default: two years.")
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Make NAME.key and NAME.crt for one agent.
 
-    The key is this agent's alone (mode 0600, never sent to anyone). The certificate is for its
-    neighbours, by mail or any other way; nobody needs to keep it secret, but both sides compare
-    its fingerprint. What is there already is never overwritten.
+    The key is this agent's alone (mode 0600, never sent to anyone). The certificate goes to its
+    neighbours, by mail or any other way. Nobody needs to keep it secret, but both sides compare its
+    fingerprint. A file that is there already is never overwritten.
     """
     from hushgrad.network.keys.identity import DAYS, mint
 
@@ -82,11 +82,11 @@ def trust(
         str | None,
         typer.Option(
             metavar="HEX",
-            help="The fingerprint that its owner told you; without it you are asked.",
+            help="The fingerprint that its owner told you. Without it the command asks.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Refuse it unless this is its name.")
+        str | None, typer.Option("--as", metavar="NAME", help="Refuse a certificate with another name.")
     ] = None,
     into: Annotated[
         Path,
@@ -95,10 +95,10 @@ def trust(
         ),
     ] = Path("trusted"),
     number: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Its number, for the lines printed.")
+        int | None, typer.Option(min=0, metavar="N", help="The neighbour's number, for the printed lines.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where this agent is to dial it.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Where this agent dials the neighbour.")
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:

@@ -193,8 +193,8 @@ def new(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[PATH]",
-            help="Where to write it; study.toml or agent.toml if not said.",
+            metavar="PATH",
+            help="Where to write the file. Default: study.toml, or agent.toml.",
             show_default=False,
         ),
     ] = None,
@@ -206,7 +206,7 @@ def new(
     ] = False,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Write an example study with comments, to change and run; or an agent's file."""
+    """Write an example with comments, to change and run: a study, or an agent's file."""
     path = path or Path("agent.toml" if agent or fit else "study.toml")
     model = path.with_name("model.toml")
     is_agreed = model.exists()  # the sites may have settled it before

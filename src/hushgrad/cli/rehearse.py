@@ -31,7 +31,7 @@ def rehearse(
         Path, typer.Argument(metavar="MODEL|AGENT", help="A model's file, or an agent's file.")
     ],
     sites: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Sites of a model; 3 if not said.")
+        int | None, typer.Option(min=2, metavar="N", help="Sites of a model. Default: 3.")
     ] = None,
     rows: Annotated[
         list[int] | None,
@@ -46,8 +46,8 @@ def rehearse(
     """Rehearse a fit: all sites as agents on this machine, with rows drawn from the contract.
 
     Columns, levels, ranges, codes and the number of sites are those of the files; the rows are
-    drawn, and no site's file of rows is read. Shown are the table that such a fit prints, its
-    rounds, bytes and seconds on links of this latency, and what it reveals.
+    drawn, and no site's file of rows is read. The command shows the table that such a fit prints,
+    its rounds, bytes and seconds on links of this latency, and the numbers that it reveals.
     """
     from hushgrad.network.local.rehearsal import plan_of
     from hushgrad.network.local.rehearsal import rehearse as run

@@ -83,7 +83,7 @@ def files_for(study: Study | None, options: RunOptions, name: str) -> Files:
 
         for unknown in [f for f in chosen if f not in FORMATS]:
             raise InputError(
-                f"--formats has {unknown!r}, which is none.{suggestion(unknown, FORMATS)} "
+                f"--formats has {unknown!r}, which is no format.{suggestion(unknown, FORMATS)} "
                 f"Allowed: {', '.join(FORMATS)}."
             )
     return Files(directory, DEFAULT_FORMATS if chosen is None else chosen, options.save, name)

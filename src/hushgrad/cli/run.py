@@ -111,10 +111,10 @@ def run(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many processes there are.")
+        int | None, typer.Option(min=1, metavar="N", help="With --coordinator: how many processes there are.")
     ] = None,
     process: Annotated[
-        int | None, typer.Option(min=0, metavar="I", help="Which of them this is, from 0.")
+        int | None, typer.Option(min=0, metavar="I", help="With --coordinator: which of them this is, from 0.")
     ] = None,
 ) -> None:
     """Run a study: every algorithm in it, side by side.
@@ -127,12 +127,18 @@ def run(
     Ctrl-C keeps what is done; --resume continues it to the same result.
 
     --engine processes runs one trial as a network of processes on this machine, with keys,
-    certificates and an agent.toml for each, and also tells how far they are from the simulator.
+    certificates and an agent.toml for each, and also tells how far the result is from the
+    simulator's.
 
     --distributed runs one study on several processes, perhaps of several machines, which divide its
     agents. Process 0 writes the results; a process that dies ends all of them with exit code 7.
     """
     wanted = _Wanted(study, options, resume, rows, jobs, accept_exposure, engine, checkpoint_every)
+    if coordinator is None and not (processes is None and process is None):
+        raise InputError(
+            "--processes and --process are for --coordinator, which is not given. For a network of "
+            "processes on this machine write --engine processes."
+        )
     if not distributed and coordinator is None:
         _run_study(wanted, None)
         return

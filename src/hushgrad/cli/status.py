@@ -34,9 +34,9 @@ def status(
 ) -> None:
     """Show where an agent stands: its run, iteration and round, and its result if there is one.
 
-    It is read from the state directory, whether the agent runs or not; also for whom the agent has
-    been waiting, once it has waited for ten seconds. Of an agent that runs and serves metrics, also
-    whom it is connected to.
+    The command reads the state directory, whether the agent runs or not. It names the neighbours
+    for whom the agent has been waiting for ten seconds or more. If the agent runs and serves
+    metrics, it also names the connected neighbours.
     """
     from hushgrad.network.ops.result import read_result
     from hushgrad.network.state.position import read_position

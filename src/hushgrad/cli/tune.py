@@ -57,7 +57,7 @@ def tune(
         typer.Option(metavar="E", help="Instead of the study's: the error that is to be reached."),
     ] = None,
     by: Annotated[
-        By | None, typer.Option(help="Instead of the study's: what the best has least of.")
+        By | None, typer.Option(help="Instead of the study's: what the best stepsize has least of.")
     ] = None,
     out: OutDirectory = None,
 ) -> None:
@@ -105,7 +105,7 @@ def _numbers(text: str) -> list[float]:
     except ValueError:
         raise InputError(
             f"stepsizes are numbers, as in 0.01,0.02, or low:high:count, as in 0.001:1:25, but "
-            f"--stepsizes {text}."
+            f"--stepsizes is '{text}'."
         ) from None
 
 

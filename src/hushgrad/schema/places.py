@@ -21,6 +21,12 @@ type Keys = tuple[str | int, ...]  # ("algorithm", 0, "stepsize")
 
 _HEADER = re.compile(r"^\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+# Kinds of files that people take for each other: tables of this kind alone, a command that reads it.
+_SIGNS: dict[str, tuple[set[str], str]] = {
+    "study": ({"network", "problem"}, "run"),
+    "agent's file": ({"agent"}, "doctor"),
+    "model file": ({"model", "stage"}, "contract"),
+}
 _KEY = re.compile(rf"^\s*((?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*)\s*=")
 
 
@@ -48,9 +54,22 @@ class Source:
 
     def tables(self) -> dict[str, Any]:
         try:
-            return tomllib.loads(self.text)
+            tables = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             raise self.raises(f"{self.name}: this is not TOML: {error}.") from error
+        self._check_kind(tables)
+        return tables
+
+    def _check_kind(self, tables: Mapping[str, Any]) -> None:
+        """Refuse a file of another kind in one sentence, not table by table."""
+        if self.what not in _SIGNS or _SIGNS[self.what][0] & tables.keys():
+            return
+        for what, (signs, command) in _SIGNS.items():
+            if signs & tables.keys():
+                raise self.raises(
+                    f"'{self.name}' is {_with_article(what)}, not {_with_article(self.what)}. "
+                    f"`hushgrad {command} {self.name}` reads it."
+                )
 
     def place(self, keys: Keys) -> str:
         r"""A place such as `study.toml:7: algorithm[0].name`; without a line if none is found.
@@ -110,6 +129,10 @@ class Mistakes:
             raise self.source.raises(
                 "\n".join(f"{self.source.place(k)} {m}" for k, m in self.found)
             )
+
+
+def _with_article(what: str) -> str:
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def dotted(keys: Keys) -> str:

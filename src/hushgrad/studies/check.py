@@ -42,7 +42,7 @@ def problem_builders() -> dict[str, Builder]:
 
 def check_tables(findings: Mistakes, tables: Table) -> None:
     """Find what is wrong with a study, its sweep apart."""
-    for name in tables.keys() - set(TABLES):
+    for name in (n for n in tables if n not in TABLES):
         findings.add_unknown((name,), "a table of a study", TABLES)
     checks = {
         "network": _network, "problem": _problem, "run": _run, "tune": _tune, "output": _output,
@@ -180,7 +180,7 @@ def _tune(findings: Mistakes, table: Table) -> None:
 
 def _output(findings: Mistakes, table: Table) -> None:
     here = ("output",)
-    for key in table.keys() - {"directory", "formats"}:
+    for key in (k for k in table if k not in ("directory", "formats")):
         findings.add_unknown((*here, key), "a key of [output]", ["directory", "formats"])
     if "directory" in table:
         check_value(findings, str, table["directory"], (*here, "directory"))

@@ -166,7 +166,9 @@ def _objective(source: Source, table: Table, n_agents: int) -> ObjectiveSpec:
 
 def _check_shape(findings: Mistakes, tables: Table) -> None:
     singles = _singles(tables)
-    for name in tables.keys() - singles.keys() - LISTED.keys():
+    for name in tables:
+        if name in singles or name in LISTED:
+            continue
         if name in SINGLE:  # and not beside [fit]
             findings.add((name,), f"does not stand beside [fit]. Leave [{name}] or [fit] out.")
         else:
