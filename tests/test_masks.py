@@ -16,8 +16,8 @@ from hushgrad.agent.masking import agent_masks, seeded_masks
 from hushgrad.draws import Stream
 from hushgrad.errors import AlgorithmError, RiskWarning
 from hushgrad.masks import MOST_QUADRATIC
-from hushgrad.masks.gaussian import cumulative_table
 from support import cases, dense
+from support.gaussians import cumulative_table
 from support.tables import some
 
 K, SEED, LAM = 60, 5, 0.05

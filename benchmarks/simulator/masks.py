@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 import hushgrad as hg
-from hushgrad.masks.gaussian import BASE_BITS, cumulative_table
+from hushgrad.masks.gaussian import BASE_BITS, lower_half
 from hushgrad.network.keys.masking import ShareSecrets
 
 DIMS = (10, 100, 1000)
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dims", type=int, nargs="+", default=DIMS)
     parser.add_argument("--partners", type=int, default=PARTNERS)
     options = parser.parse_args(arguments)
-    print(f"table of the sampler: {seconds(lambda: cumulative_table(BASE_BITS)):.3f} s")
+    print(f"table of the sampler: {seconds(lambda: lower_half(BASE_BITS)):.3f} s")
     of_one_agent(1, 1)  # makes the table of this process
     for dim in options.dims:
         count, taken = of_one_agent(dim, options.partners)

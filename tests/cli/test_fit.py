@@ -16,10 +16,6 @@ from support import agent_network, fit_network, fits
 from support.forked_agent import Forked
 from support.waiting import wait_for
 
-MODEL = {
-    "kind": "logistic", "outcome": "death", "columns": ["age", "stage"],
-    "factors": {"stage": list(fits.LEVELS)},
-}  # fmt: skip
 SITES = fits.synthetic((80, 90, 100))
 NAMES = list(SITES)
 
@@ -27,7 +23,7 @@ NAMES = list(SITES)
 def write_sites(home, **agent):
     """Three sites, all linked: their directories, with keys, rows and agents' files."""
     ports = agent_network.free_ports(3)
-    (home / "model.toml").write_text(to_toml({"model": MODEL}))
+    (home / "model.toml").write_text(to_toml({"model": fits.MODEL}))
     for name in NAMES:
         mint(home / "keys", name)
     for j, name in enumerate(NAMES):
@@ -114,7 +110,7 @@ def test_three_processes_one_of_them_killed_print_one_table(files, tmp_path):
 
 def other_model(**changes):
     def apply(file):
-        (file.parents[1] / "other.toml").write_text(to_toml({"model": MODEL | changes}))
+        (file.parents[1] / "other.toml").write_text(to_toml({"model": fits.MODEL | changes}))
         file.write_text(file.read_text().replace("../model.toml", "../other.toml"))
 
     return apply
@@ -196,7 +192,7 @@ HANDLED = {
 
 
 def ends_of(home, directory, change, monkeypatch):
-    monkeypatch.setitem(MODEL, "ranges", {"age": [0.0, 130.0]})
+    monkeypatch.setitem(fits.MODEL, "ranges", {"age": [0.0, 130.0]})
     files = write_sites(home, max_wait=2.0, heartbeat=0.5)
     change(files[NAMES[2]])
     processes = [Forked.start(directory, "fit", file) for file in files.values()]

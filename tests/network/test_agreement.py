@@ -79,16 +79,7 @@ def test_an_agent_that_is_started_again_needs_no_mask_in_a_stage_that_has_begun(
     tmp_path, keys, masks
 ):
     configs = network(tmp_path, keys)
-
-    async def begin():
-        async def leave(agent):
-            async for k, _ in agent:
-                if k == 5:
-                    agent.stop()
-
-        await asyncio.gather(*map(leave, agents(configs, GRADIENTS)))
-
-    asyncio.run(begin())
+    asyncio.run(agent_network.leave(agents(configs, GRADIENTS), 5))
     for config in configs:
         file = config.state / "mask-key"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -115,16 +106,7 @@ def test_the_key_of_the_run_is_gone_when_the_run_has_ended(tmp_path, keys, masks
 
 def test_a_run_whose_key_was_lost_says_so(tmp_path, keys):
     configs = network(tmp_path, keys)
-
-    async def begin():
-        async def leave(agent):
-            async for k, _ in agent:
-                if k == 5:
-                    agent.stop()
-
-        await asyncio.gather(*map(leave, agents(configs, GRADIENTS)))
-
-    asyncio.run(begin())
+    asyncio.run(agent_network.leave(agents(configs, GRADIENTS), 5))
     (configs[2].state / "mask-key").unlink()
     only = agents(configs, GRADIENTS)[2]
     result = asyncio.run(only.run())

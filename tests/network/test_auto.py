@@ -106,19 +106,7 @@ def test_the_recommended_design_stays_within_its_condition(tmp_path):
 def test_a_restarted_agent_keeps_the_stepsize_and_the_bits(tmp_path):
     whole = [r.theta for r in run(configs(tmp_path / "whole", hg.EXTRA(), id="one"))]
     made = configs(tmp_path / "parts", hg.EXTRA(), id="one")
-
-    async def stopped():
-        first = agents(made)
-
-        async def follow(agent):
-            async for k, _ in agent:
-                if k >= 7:
-                    agent.stop()
-
-        async with asyncio.timeout(30):
-            await asyncio.gather(*(follow(agent) for agent in first))
-
-    asyncio.run(stopped())
+    asyncio.run(agent_network.leave(agents(made), 7))
     before = [agreed(config) for config in made]
     # data that changed since would ask for another stepsize; the agreement stands
     results = run(made)

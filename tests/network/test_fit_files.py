@@ -29,10 +29,6 @@ from hushgrad.network.state.stages import read_stages
 from hushgrad.schema.toml import to_toml
 from support import agent_network, fit_network, fits
 
-MODEL = {
-    "kind": "logistic", "outcome": "death", "columns": ["age", "stage"],
-    "factors": {"stage": list(fits.LEVELS)},
-}  # fmt: skip
 SITES = fits.synthetic((25, 40, 60))
 NAMES = list(SITES)
 
@@ -68,7 +64,7 @@ def tables(directory, keys, ports, j, **changed):
 
 def files(directory, keys, **changed):
     """The model, the rows and the agents' files of three sites; returns the configurations."""
-    (directory / "model.toml").write_text(to_toml({"model": MODEL}))
+    (directory / "model.toml").write_text(to_toml({"model": fits.MODEL}))
     ports = agent_network.free_ports(3)
     found = []
     for j, name in enumerate(NAMES):
@@ -179,7 +175,7 @@ def test_a_site_that_alone_goes_on_does_not_tell_its_vector(tmp_path, keys, monk
 )
 def test_another_model_at_one_site_is_named_by_field_and_both_values(tmp_path, keys, change, words):
     configs = files(tmp_path, keys)
-    (tmp_path / "other.toml").write_text(to_toml({"model": MODEL | change}))
+    (tmp_path / "other.toml").write_text(to_toml({"model": fits.MODEL | change}))
     given = tomllib.loads((tmp_path / f"{NAMES[1]}.toml").read_text())
     given["fit"]["model"] = "other.toml"
     other = parse_config(given, directory=tmp_path)
@@ -191,7 +187,7 @@ def test_another_model_at_one_site_is_named_by_field_and_both_values(tmp_path, k
 def test_agents_refuse_a_site_with_another_penalty_before_the_first_round(tmp_path, keys):
     configs = files(tmp_path, keys)
     given = tomllib.loads((tmp_path / f"{NAMES[1]}.toml").read_text())
-    (tmp_path / "other.toml").write_text(to_toml({"model": MODEL | {"penalty": 2.0}}))
+    (tmp_path / "other.toml").write_text(to_toml({"model": fits.MODEL | {"penalty": 2.0}}))
     given["fit"]["model"] = "other.toml"
     configs[1] = parse_config(given, directory=tmp_path)
     _, results = run([replace(config, max_wait=1.0) for config in configs])
@@ -213,7 +209,7 @@ def test_agents_refuse_a_site_with_another_penalty_before_the_first_round(tmp_pa
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path, keys, changed, words):
-    (tmp_path / "model.toml").write_text(to_toml({"model": MODEL}))
+    (tmp_path / "model.toml").write_text(to_toml({"model": fits.MODEL}))
     with pytest.raises(ConfigError, match=re.escape(words)):
         parse_config(tables(tmp_path, keys, [1, 2, 3], 0, **changed), directory=tmp_path)
 
@@ -352,7 +348,7 @@ def test_a_linear_fit_has_no_limit_and_the_guarantee_is_said_to_be_missing(tmp_p
 def test_declared_ranges_give_a_guarantee_before_and_after_and_in_the_ledger(
     tmp_path, keys, monkeypatch
 ):
-    monkeypatch.setitem(MODEL, "ranges", {"age": [0.0, 120.0]})
+    monkeypatch.setitem(fits.MODEL, "ranges", {"age": [0.0, 120.0]})
     configs = files(tmp_path, keys)
     before = [c for c in examine(configs[0], timeout=0.2) if c.check == "guarantee"]
     assert [c.is_good for c in before] == [True, True]

@@ -14,6 +14,7 @@ from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.privacy.promised import promises
 from hushgrad.simulate.run import driver_of
 from hushgrad.simulate.staged import simulate_stages
+from support.adaptive import Adaptive
 
 M = 6
 VALUES = np.random.default_rng(0).normal(size=(M, 3))
@@ -69,19 +70,6 @@ def test_with_masks_nothing_short_of_all_partners_recovers_a_vector(acceleration
         fewer = Knowledge.of(run, hg.Curious(partners[1:]))
         (found,) = AveragedVectors()(fewer, i)
         assert np.abs(-found.value[:, -1] - VALUES[i]).max() > 100.0
-
-
-class Adaptive:
-    """Agent 2 perturbs everything that it sends, by a function of everything that it has heard."""
-
-    def __init__(self):
-        self.heard = 0.0
-
-    def __call__(self, k, sender, receiver, payload):
-        del k
-        if receiver == 2:
-            self.heard = 0.5 * self.heard + sum(payload)
-        return tuple(v + np.sin(self.heard) for v in payload) if sender == 2 else payload
 
 
 @pytest.mark.optimised

@@ -44,6 +44,19 @@ for design in ("paper", "recommended"):
 """
 
 
+def printed(kernel, *code):
+    """The output of a program whose linear algebra runs on these kernels."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", *code],
+        capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    if done.returncode == -signal.SIGILL:
+        pytest.skip(f"this processor cannot run the kernels of {kernel}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def evidence(error, guess=1.0):
     return Evidence(attack="flow", quantity="gradient", k=None, error=error, guess=guess)
 
@@ -66,17 +79,7 @@ def recorded(algorithm, net, iterations, d=2, **options):
 
 def test_kernels_of_linear_algebra_agree_on_every_verdict():
     """Prescott's kernels have neither AVX nor fused products, Haswell's both."""
-    said = []
-    for kernel in ("Prescott", "Haswell"):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", AUDIT],
-            capture_output=True, text=True, timeout=300, check=False,
-            env=os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-        if done.returncode == -signal.SIGILL:
-            pytest.skip(f"this processor cannot run the kernels of {kernel}")
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
+    said = [printed(kernel, AUDIT) for kernel in ("Prescott", "Haswell")]
     assert said[0] == said[1]
     assert "paper ['exposed'" in said[0]
     assert "recommended ['not recovered (" in said[0]
@@ -257,13 +260,6 @@ print([(finding.verdict, finding.failed) for finding in audit.findings], audit.c
 def test_the_sensors_that_see_one_direction_each_end_no_attack(kernel):
     """Losses of rank one leave Span one direction only: its system has no solution of its own."""
     sensors = Path(__file__).parents[2] / "examples" / "deploy" / "sensors"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SENSORS, str(sensors)],
-        capture_output=True, text=True, timeout=300, check=False,
-        env=os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
-    if done.returncode == -signal.SIGILL:
-        pytest.skip(f"this processor cannot run the kernels of {kernel}")
-    assert done.returncode == 0, done.stderr
-    assert "Error" not in done.stdout
-    assert done.stdout.count("{}") == 5
+    said = printed(kernel, SENSORS, str(sensors))
+    assert "Error" not in said
+    assert said.count("{}") == 5

@@ -1,4 +1,4 @@
-"""Errors about TOML files name the kind of the file, the place, and the mistakes in the file's order."""
+"""Errors about TOML files name the file's kind and its mistakes, in the file's order."""
 
 import pytest
 

@@ -1,6 +1,7 @@
 """Runs in stages: their end, their masks, and the principle that makes them private."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from hushgrad.agent.stages import SHORTEST, STAGES, Statistic, n_stages, stage_l
 from hushgrad.errors import AlgorithmError, InputError, ProblemError, RiskWarning
 from hushgrad.simulate.run import driver_of
 from hushgrad.simulate.staged import simulate_stages
+from support.adaptive import Adaptive
 from support.tables import combinations
 
 NETWORK = hg.Network(hg.graphs.ring(5))
@@ -192,23 +194,10 @@ def swapped(X, y, i, j):
     return X, y
 
 
-class Adaptive:
-    """Agent 2 perturbs everything that it sends, by a function of everything that it has heard."""
-
-    def __init__(self):
-        self.heard = 0.0
-
-    def __call__(self, k, sender, receiver, payload):
-        del k
-        if receiver == 2:
-            self.heard = 0.5 * self.heard + sum(payload)
-        return tuple(v + 0.1 * np.sin(self.heard) for v in payload) if sender == 2 else payload
-
-
 NEIGHBOURS = {
     "passive": lambda: None,
     "probes": lambda: hg.Active({2}, size=1.0, at=[3, 30, 110]).tamper,
-    "adaptive": Adaptive,
+    "adaptive": partial(Adaptive, 0.1),
 }
 
 

@@ -135,6 +135,18 @@ async def ends(agents, timeout=60):
         return await asyncio.gather(*(agent.run() for agent in agents))
 
 
+async def leave(agents, k, timeout=60):
+    """Run agents up to iteration k, where each of them stops."""
+
+    async def follow(agent):
+        async for n, _ in agent:
+            if n >= k:
+                agent.stop()
+
+    async with asyncio.timeout(timeout):
+        await asyncio.gather(*map(follow, agents))
+
+
 async def together(agents, timeout=60):
     """Run agents to their end; returns the estimates (K, agents, d)."""
     kept = [[] for _ in agents]

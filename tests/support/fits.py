@@ -72,6 +72,12 @@ def synthetic(sizes=(200, 800, 3000)):
 COLUMNS = {"columns": ("age", "dose", "year", "stage"), "factors": {"stage": LEVELS}}
 
 
+MODEL = {  # the table [model] of a logistic fit
+    "kind": "logistic", "outcome": "death", "columns": ["age", "stage"],
+    "factors": {"stage": list(LEVELS)},
+}  # fmt: skip
+
+
 def model(kind, **options):
     given = {"linear": {"outcome": "pressure"}, "ridge": {"outcome": "pressure", "penalty": 40.0},
              "logistic": {"outcome": "death"}, "poisson": {"outcome": "visits"},

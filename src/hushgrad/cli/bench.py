@@ -36,7 +36,9 @@ def bench(
         int | None, typer.Option(metavar="N", help="How many interleaved rounds: 7 or more.")
     ] = None,
     two_cores: Annotated[bool | None, typer.Option(help="Measure two cores as well.")] = None,
-    peers: Annotated[bool | None, typer.Option(help="Measure other libraries on the same DGD.")] = None,
+    peers: Annotated[
+        bool | None, typer.Option(help="Measure other libraries on the same DGD.")
+    ] = None,
     scaling: Annotated[
         bool, typer.Option("--scaling", help="Measure time and memory as sizes grow.")
     ] = False,

@@ -22,9 +22,7 @@ hushgrad cite --all
 def cite(
     study: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="STUDY", help="A study; without it, the entry of hushgrad itself."
-        ),
+        typer.Argument(metavar="STUDY", help="A study; without it, the entry of hushgrad itself."),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every method that hushgrad has, and hushgrad itself.")

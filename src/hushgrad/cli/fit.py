@@ -27,7 +27,8 @@ continues the fit.
 
 def fit(
     file: Annotated[
-        Path, typer.Argument(metavar="AGENT", help="The agent's file. It names the model and the rows.")
+        Path,
+        typer.Argument(metavar="AGENT", help="The agent's file. It names the model and the rows."),
     ],
     output: OutputFormat = Format.TEXT,
     quiet: Quiet = False,
@@ -37,10 +38,10 @@ def fit(
     """Fit one regression to the rows of all sites: every site runs this command with its own rows.
 
     The sites pool masked sums, never rows. The table of coefficients is the one that the pooled
-    rows would give. The command prints the table and writes result.json, coefficients.csv and page.html
-    beside the state. The page also tells how well the fit describes the rows of this site alone. If
-    the model file is a plan, its stages run one after another: each is a fit or a set of sums, and
-    has files of its own name.
+    rows would give. The command prints the table and writes result.json, coefficients.csv and
+    page.html beside the state. The page also tells how well the fit describes the rows of this site
+    alone. If the model file is a plan, its stages run one after another: each is a fit or a set of
+    sums, and has files of its own name.
     """
     from hushgrad.network.ops.command import run_agent
 

@@ -38,7 +38,10 @@ def new(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write the two files.")
     ] = Path(),
     days: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many days the certificate holds. Default: two years.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="How many days the certificate holds. Default: two years."
+        ),
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
@@ -86,7 +89,8 @@ def trust(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Refuse a certificate with another name.")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Refuse a certificate with another name."),
     ] = None,
     into: Annotated[
         Path,
@@ -95,7 +99,8 @@ def trust(
         ),
     ] = Path("trusted"),
     number: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The neighbour's number, for the printed lines.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="The neighbour's number, for the printed lines."),
     ] = None,
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where this agent dials the neighbour.")

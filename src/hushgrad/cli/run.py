@@ -111,10 +111,12 @@ def run(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --coordinator: how many processes there are.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --coordinator: how many processes there are."),
     ] = None,
     process: Annotated[
-        int | None, typer.Option(min=0, metavar="I", help="With --coordinator: which of them this is, from 0.")
+        int | None,
+        typer.Option(min=0, metavar="I", help="With --coordinator: which of them this is, from 0."),
     ] = None,
 ) -> None:
     """Run a study: every algorithm in it, side by side.

@@ -91,7 +91,7 @@ _FIRST_CELL = 1023 << _CELL_BITS  # of the float 1.0
 
 @functools.cache
 def _base_table() -> _Table:
-    lower = np.array(_lower_half(BASE_BITS), np.uint64)[::-1]
+    lower = np.array(lower_half(BASE_BITS), np.uint64)[::-1]
     places = np.empty(53 << _CELL_BITS, np.int32)
     for start in range(0, len(places), _AT_ONCE):  # all at once would take 15 MB of an agent
         some = places[start : start + _AT_ONCE]
@@ -102,17 +102,8 @@ def _base_table() -> _Table:
     return _Table(len(lower), np.append(lower, np.uint64(1 << 63)), places)
 
 
-def cumulative_table(bits: int) -> tuple[int, list[int]]:
-    """(first, [2⁶⁴ P(Y ≤ first), 2⁶⁴ P(Y ≤ first + 1), …]) of σ = 2^bits, symmetric about 0.
-
-    The values are rounded, and end where the next one would be 0 or 2⁶⁴.
-    """
-    lower = _lower_half(bits)
-    return -len(lower), [*reversed(lower), *[2**64 - entry for entry in lower]]
-
-
-def _lower_half(bits: int) -> array[int]:
-    """2⁶⁴ P(Y ≤ −1), 2⁶⁴ P(Y ≤ −2), … as far as they are not 0.
+def lower_half(bits: int) -> array[int]:
+    """2⁶⁴ P(Y ≤ −1), 2⁶⁴ P(Y ≤ −2), … of σ = 2^bits, rounded, as far as they are not 0.
 
     They are made of Python's integers, so no machine makes others. The weights are made twice,
     because lists of such integers would add 10 MB to the peak of an agent.

@@ -162,10 +162,6 @@ class Knowledge:
     def hears(self, sender: int, receiver: int) -> bool:
         return (sender, receiver) in self.heard
 
-    def hears_all_of(self, i: int) -> bool:
-        """Whether every link into and out of i is heard."""
-        return all(link in self.heard for link in self.links if i in link)
-
     def sent(self, sender: int, receiver: int, *, round: int = 0, exchange: int = 0) -> Floats:  # noqa: A002  # the transcript's word
         """(n, numbers): row k is the message of iteration k, NaN where there was none."""
         link = (sender, receiver)

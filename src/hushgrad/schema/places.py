@@ -21,7 +21,7 @@ type Keys = tuple[str | int, ...]  # ("algorithm", 0, "stepsize")
 
 _HEADER = re.compile(r"^\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
-# Kinds of files that people take for each other: tables of this kind alone, a command that reads it.
+# Files that people take for each other: the tables of this kind alone, a command that reads it.
 _SIGNS: dict[str, tuple[set[str], str]] = {
     "study": ({"network", "problem"}, "run"),
     "agent's file": ({"agent"}, "doctor"),

@@ -192,18 +192,8 @@ def test_a_run_goes_on_with_the_masks_that_it_began_with_or_not_at_all(tmp_path,
     configs = triangle(tmp_path, keys)
     targets = np.arange(6.0).reshape(3, D)
     gradients = [lambda x, t=t: x - t for t in targets]
-
-    async def begin():
-        async def leave(agent):
-            async for k, _ in agent:
-                if k == 20:
-                    agent.stop()
-
-        await asyncio.gather(
-            *map(leave, agent_network.agents(configs, gradients, hessians=ONES[: len(configs)]))
-        )
-
-    asyncio.run(begin())
+    first = agent_network.agents(configs, gradients, hessians=ONES[: len(configs)])
+    asyncio.run(agent_network.leave(first, 20))
     new = mint(tmp_path / "new", "agent-0")
     renewed = [with_certificate(config, 0, new) for config in configs]
     for result in asyncio.run(

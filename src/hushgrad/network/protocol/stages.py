@@ -46,7 +46,6 @@ class Starts:
         """
         self._largest = largest
         self.number, self._dim, self._n_stages = number, dim, n_stages if are_told else 0
-        self.are_many = n_stages > 1  # an agent may end because of a stage
         self._known: dict[int, tuple[Vector, str]] = {}  # by stage, with the neighbour that told it
         self.most = max(self._n_stages - 1, 0)  # stages whose start travels
 

@@ -38,6 +38,11 @@ def unfit(view: Knowledge, target: int) -> str | None:
     return None
 
 
+def flat(view: Knowledge) -> str | None:
+    """Why directions tell nothing here."""
+    return "needs d ≥ 2: for d = 1 all directions are the same" if view.dim < 2 else None
+
+
 def unheard(view: Knowledge, target: int) -> str | None:
     """Why the net inflow of the target is not known."""
     links = [link for link in view.links if target in link]

@@ -49,6 +49,7 @@ from hushgrad.algorithms.base import Private
 from hushgrad.privacy.attacks.base import Attack, Estimate
 from hushgrad.privacy.attacks.pdg import (
     coefficients,
+    flat,
     is_square,
     is_two_step,
     messages,
@@ -109,11 +110,8 @@ class Span(Attack):
     title = "Span"
 
     def applies(self, view: Knowledge, target: int) -> str | None:
-        reason = unfit(view, target)
-        if reason:
+        if reason := unfit(view, target) or flat(view):
             return reason
-        if view.dim < 2:
-            return "needs d ≥ 2: for d = 1 all directions are the same"
         receivers = heard_receivers(view, target)
         needed = 1 + _rank(coefficients(view, target, receivers))
         if len(receivers) < max(2, needed):

@@ -31,7 +31,7 @@ from hushgrad.privacy.attacks.fluctuations import (
     window,
     without_course,
 )
-from hushgrad.privacy.attacks.pdg import unfit
+from hushgrad.privacy.attacks.pdg import flat, unfit
 from hushgrad.privacy.knowledge import Knowledge
 from hushgrad.splits import PrivateConstantSplit
 
@@ -52,11 +52,8 @@ class Whitening(Attack):
     title = "Whitening"
 
     def applies(self, view: Knowledge, target: int) -> str | None:
-        reason = unfit(view, target)
-        if reason:
+        if reason := unfit(view, target) or flat(view):
             return reason
-        if view.dim < 2:
-            return "needs d ≥ 2: for d = 1 all directions are the same"
         if not any(i == target for _, i in pairs_of(view)):
             return f"has no agent beside agent {target}"
         if not isinstance(cast("Private", view.algorithm).splitting, PrivateConstantSplit):
