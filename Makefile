@@ -54,7 +54,7 @@ test-all: $(VENV)/.dev  ## every test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # Kernels of OpenBLAS, and NumPy and XLA without AVX: all round differently.
-SENSITIVE = tests/test_docs.py tests/test_examples.py tests/privacy tests/test_exactness.py tests/test_equations.py tests/fitting
+SENSITIVE = tests/test_docs.py tests/test_examples.py tests/privacy tests/algorithms/test_exactness.py tests/algorithms/test_equations.py tests/fitting
 test-blas: $(VENV)/.dev  ## the numerically sensitive tests, as other processors compute
 	for kernels in OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen \
 	  "OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3,X86_V4 XLA_FLAGS=--xla_cpu_max_isa=SSE4_2"; do \

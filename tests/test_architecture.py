@@ -47,6 +47,15 @@ def test_every_package_and_module_that_the_page_names_exists():
         assert (SOURCE / path / "__init__.py").is_file(), path
 
 
+def test_the_folders_of_tests_mirror_the_packages():
+    """Beside them stand the tests of the benchmarks and the helpers."""
+    tests = SOURCE.parents[1] / "tests"
+    folders = {str(p.parent.relative_to(tests)) for p in tests.rglob("*.py")} - {"."}
+    packages = {str(p.parent.relative_to(SOURCE)) for p in SOURCE.rglob("*.py")}
+    others = {f for f in folders if f.split("/")[0] in ("support", "benchmarks")}
+    assert folders - others <= packages
+
+
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.splitlines()[0])
 def test_a_walk_leads_along_imports(walk):
     """Some module of the walk imports all others of it, directly or through modules between."""

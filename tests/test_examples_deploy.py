@@ -9,7 +9,7 @@ import pytest
 
 from hushgrad.network import load_config, parse_config
 from hushgrad.network.objective.objectives import load_objective
-from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.doctor.exposure import verdicts
 from support import scripts
 from support.scripts import numbers
 

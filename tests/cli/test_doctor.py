@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hushgrad.cli import app
 from hushgrad.network.config.file import load_config
 from hushgrad.network.keys.identity import mint
-from hushgrad.network.ops import access as access_module
+from hushgrad.network.ops.doctor import access as access_module
 from hushgrad.network.state.journal import FORMAT
 from hushgrad.network.state.position import read_position
 from hushgrad.theory import WEAKNESSES

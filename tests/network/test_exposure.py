@@ -15,7 +15,7 @@ from hushgrad.errors import PrivacyError
 from hushgrad.network import Agent, mint, parse_config
 from hushgrad.network.exposure import check_exposure, own_numbers, setting_of
 from hushgrad.network.objective.objectives import load_objective
-from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.doctor.exposure import verdicts
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.state.journal import BEGUN
 from hushgrad.schema.toml import to_toml

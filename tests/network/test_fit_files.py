@@ -18,8 +18,8 @@ from hushgrad.network.deployed import Agent
 from hushgrad.network.exposure import check_average
 from hushgrad.network.keys.identity import mint
 from hushgrad.network.objective.objectives import load_objective
-from hushgrad.network.ops.doctor import examine
-from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.doctor.examination import examine
+from hushgrad.network.ops.doctor.exposure import verdicts
 from hushgrad.network.ops.result import Status, read_result, write_result
 from hushgrad.network.programme import Programme
 from hushgrad.network.promise import missing

@@ -38,9 +38,9 @@ def site(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def book(tmp_path):
+def ledger(tmp_path):
     """A ledger for policies, and the two keys that name it."""
-    file = LedgerFile(tmp_path / "book")
+    file = LedgerFile(tmp_path / "ledger")
     first = file.create()
     return file, {"ledger": str(file.path), "ledger_start": first.digest}
 
@@ -168,8 +168,8 @@ def test_a_later_average_past_the_share_is_not_sent(site, tmp_path):
 # ---- rules that count runs
 
 
-def test_the_count_of_runs_survives_every_disguise(site, tmp_path, book):
-    config = ruled(site, tmp_path, max_runs=1, **book[1])
+def test_the_count_of_runs_survives_every_disguise(site, tmp_path, ledger):
+    config = ruled(site, tmp_path, max_runs=1, **ledger[1])
     start(config)
     file = site.objective.file
     header, *rows = file.read_text().splitlines(keepends=True)
@@ -211,11 +211,11 @@ def test_the_count_of_runs_survives_every_disguise(site, tmp_path, book):
     start(replace(again(config, "other"), objective=replace(site.objective, file=other)))
 
 
-def test_the_same_run_goes_on_and_a_second_one_with_its_id_does_not(site, tmp_path, book):
-    config = ruled(site, tmp_path, max_runs=1, **book[1])
+def test_the_same_run_goes_on_and_a_second_one_with_its_id_does_not(site, tmp_path, ledger):
+    config = ruled(site, tmp_path, max_runs=1, **ledger[1])
     for _ in range(3):
         start(config)
-    assert [line.status for line in book[0].lines()] == ["opened", "begun", "resumed", "resumed"]
+    assert [line.status for line in ledger[0].lines()] == ["opened", "begun", "resumed", "resumed"]
     elsewhere = replace(config, state=tmp_path / "elsewhere")
     with pytest.raises(PolicyError, match="would be run 2"):  # no state: it counts as new
         start(elsewhere)
@@ -228,9 +228,9 @@ def test_the_same_run_goes_on_and_a_second_one_with_its_id_does_not(site, tmp_pa
 
 
 def test_runs_in_a_period_are_counted_by_the_ledger_not_by_the_clock(
-    site, tmp_path, book, monkeypatch
+    site, tmp_path, ledger, monkeypatch
 ):
-    config = ruled(site, tmp_path, max_runs_in_period=2, period_days=30, **book[1])
+    config = ruled(site, tmp_path, max_runs_in_period=2, period_days=30, **ledger[1])
     real = datetime.now(UTC)
 
     def clock(days):
@@ -258,8 +258,8 @@ def test_runs_in_a_period_are_counted_by_the_ledger_not_by_the_clock(
         start(again(config, 4))
 
 
-def test_two_runs_at_once_do_not_both_take_the_last_place(site, tmp_path, book):
-    config = ruled(site, tmp_path, max_runs=1, **book[1])
+def test_two_runs_at_once_do_not_both_take_the_last_place(site, tmp_path, ledger):
+    config = ruled(site, tmp_path, max_runs=1, **ledger[1])
     objective = load_objective(config.objective, config.run.dim)
     both, ends = [again(config, n) for n in (1, 2)], []
     admitted = [
@@ -284,7 +284,7 @@ def test_two_runs_at_once_do_not_both_take_the_last_place(site, tmp_path, book):
     for thread in threads:
         thread.join()
     assert sorted(end[:5] for end in ends) == ["agent", "begun"]
-    assert len(runs_of(book[0].lines())) == 1
+    assert len(runs_of(ledger[0].lines())) == 1
 
 
 @pytest.mark.parametrize(
@@ -298,28 +298,28 @@ def test_two_runs_at_once_do_not_both_take_the_last_place(site, tmp_path, book):
     ],
     ids=["edited", "cut", "deleted"],
 )  # fmt: skip
-def test_a_ledger_that_was_spoilt_lets_no_run_begin(site, tmp_path, book, spoil, error, said):
-    config = ruled(site, tmp_path, max_runs=1, **book[1])
+def test_a_ledger_that_was_spoilt_lets_no_run_begin(site, tmp_path, ledger, spoil, error, said):
+    config = ruled(site, tmp_path, max_runs=1, **ledger[1])
     start(config)
-    spoil(book[0].path)
+    spoil(ledger[0].path)
     with pytest.raises(error, match=said):
         start(again(config, 2))
 
 
-def test_a_ledger_that_was_begun_anew_is_not_that_of_the_policy(site, tmp_path, book):
-    config = ruled(site, tmp_path, max_runs=1, **book[1])
+def test_a_ledger_that_was_begun_anew_is_not_that_of_the_policy(site, tmp_path, ledger):
+    config = ruled(site, tmp_path, max_runs=1, **ledger[1])
     start(config)
-    for file in tmp_path.glob("book*"):
+    for file in tmp_path.glob("ledger*"):
         file.unlink()
-    book[0].create()
-    with pytest.raises(PolicyError, match=r"but '.*book' began with"):
+    ledger[0].create()
+    with pytest.raises(PolicyError, match=r"but '.*ledger' began with"):
         start(again(config, 2))
 
 
-def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, book, monkeypatch):
+def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, ledger, monkeypatch):
     spends = {"mu": 0.6}
     monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: spends["mu"])
-    config = ruled(site, tmp_path, max_mu=1.0, **book[1])
+    config = ruled(site, tmp_path, max_mu=1.0, **ledger[1])
     start(again(config, 1))
     start(again(config, 2))  # √0.72 = 0.849
     with pytest.raises(PolicyError, match=r"max_mu = 1, and with this run 1\.039 is spent"):
@@ -331,42 +331,42 @@ def test_a_budget_adds_mu_of_the_runs_of_these_data(site, tmp_path, book, monkey
         start(again(config, 4))
     spends["mu"] = 1e-3
     epsilon = hg.theory.epsilon(1e-6, (2 * 0.36 + 0.2704 + 1e-6) ** 0.5)
-    low = ruled(config, tmp_path, max_epsilon=round(epsilon - 0.01, 6), **book[1])
+    low = ruled(config, tmp_path, max_epsilon=round(epsilon - 0.01, 6), **ledger[1])
     with pytest.raises(PolicyError, match=f"max_epsilon = .* {epsilon:.4g} is spent"):
         start(again(low, 4))
-    start(again(ruled(config, tmp_path, max_epsilon=epsilon + 0.01, **book[1]), 4))
+    start(again(ruled(config, tmp_path, max_epsilon=epsilon + 0.01, **ledger[1]), 4))
 
 
-def test_an_earlier_run_without_mu_leaves_no_budget(site, tmp_path, book, monkeypatch):
-    start(ruled(site, tmp_path, max_runs=9, **book[1]))
+def test_an_earlier_run_without_mu_leaves_no_budget(site, tmp_path, ledger, monkeypatch):
+    start(ruled(site, tmp_path, max_runs=9, **ledger[1]))
     monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: 0.1)
     with pytest.raises(PolicyError, match=f"μ of run {site.run.id} is not known"):
-        start(again(ruled(site, tmp_path, max_mu=1.0, **book[1]), 2))
+        start(again(ruled(site, tmp_path, max_mu=1.0, **ledger[1]), 2))
 
 
-def test_runs_of_the_same_data_share_what_their_sums_may_reveal(site, tmp_path, book):
+def test_runs_of_the_same_data_share_what_their_sums_may_reveal(site, tmp_path, ledger):
     """One model cut into two runs: 138 numbers each, of 240 entries."""
     share = N_NUMBERS / 240
-    config = ruled(site, tmp_path, max_share_revealed=1.9 * share, **book[1])
+    config = ruled(site, tmp_path, max_share_revealed=1.9 * share, **ledger[1])
     start(again(config, 1))
     with pytest.raises(PolicyError, match=f"with 1 earlier runs of these data: {2 * share:.4g}"):
         start(again(config, 2))
-    larger = ruled(site, tmp_path, max_share_revealed=2.5 * share, **book[1])
+    larger = ruled(site, tmp_path, max_share_revealed=2.5 * share, **ledger[1])
     start(again(larger, 2))
     objective = load_objective(site.objective, site.run.dim)
     second = again(larger, 2)
     spend(second, objective, 9, int(1.5 * N_NUMBERS) - 1, None)
-    assert [line.status for line in book[0].lines()] == ["opened", "begun", "begun", "spent"]
+    assert [line.status for line in ledger[0].lines()] == ["opened", "begun", "begun", "spent"]
     with pytest.raises(ExposureError, match=r"sends nothing of stage 11.*max_share_revealed"):
         spend(second, objective, 10, int(1.5 * N_NUMBERS) + 2, None)
-    assert len(book[0].lines()) == 4
+    assert len(ledger[0].lines()) == 4
 
 
-def test_a_fit_that_outgrows_its_budget_sends_no_further_average(site, tmp_path, book, monkeypatch):
+def test_a_fit_that_outgrows_its_budget_sends_no_other_average(site, tmp_path, ledger, monkeypatch):
     """How much a row weighs follows from pooled sums, which other sites can make small."""
     monkeypatch.setattr("hushgrad.network.admission.mu_of", lambda config, rows=None: 0.1)
     monkeypatch.setattr("hushgrad.network.admission.missing", lambda config: None)
-    config = ruled(site, tmp_path, max_mu=0.5, **book[1])
+    config = ruled(site, tmp_path, max_mu=0.5, **ledger[1])
     objective = load_objective(site.objective, site.run.dim)
     first, second = again(config, 1), again(config, 2)
     start(first)
@@ -377,7 +377,7 @@ def test_a_fit_that_outgrows_its_budget_sends_no_further_average(site, tmp_path,
         spend(second, objective, 2, 48, 0.304)
     with pytest.raises(ExposureError, match=r"max_mu = 0\.5, but μ of this run is not known"):
         spend(second, objective, 2, 48, None)
-    assert [run.mu for run in runs_of(book[0].lines())] == [0.4, 0.29]
+    assert [run.mu for run in runs_of(ledger[0].lines())] == [0.4, 0.29]
 
 
 # ---- where policies lie, and who may change them
@@ -456,12 +456,12 @@ def test_a_mistake_in_a_policy_is_named(tmp_path, text, said):
 # ---- whole runs
 
 
-def test_a_whole_fit_is_in_every_ledger_from_its_beginning_to_its_end(site, tmp_path, book):
+def test_a_whole_fit_is_in_every_ledger_from_its_beginning_to_its_end(site, tmp_path, ledger):
     """Three agents over TLS: the first has a policy with a ledger of its own."""
     setting = fit_network.configs(
         tmp_path / "tls", LOGISTIC, SITES, COMPLETE, tls=True, keys=site.key.parent
     )
-    setting[0] = ruled(setting[0], tmp_path, max_runs=1, **KEPT, **book[1])
+    setting[0] = ruled(setting[0], tmp_path, max_runs=1, **KEPT, **ledger[1])
     agents = [Agent(config) for config in setting]
 
     async def together():
@@ -469,7 +469,7 @@ def test_a_whole_fit_is_in_every_ledger_from_its_beginning_to_its_end(site, tmp_
             return await asyncio.gather(*(agent.run() for agent in agents))
 
     assert [str(result.status) for result in asyncio.run(together())] == ["done"] * 3
-    for file in (book[0], ledgers.ledger_of(setting[0].key)):
+    for file in (ledger[0], ledgers.ledger_of(setting[0].key)):
         lines = file.lines()
         assert [line.status for line in lines] == ["opened", "begun", "done"]
         facts = lines[1].facts

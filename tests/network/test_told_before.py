@@ -10,7 +10,7 @@ from hushgrad.errors import ExposureError, PrivacyError
 from hushgrad.network.admission import admit
 from hushgrad.network.ledgers import told_before
 from hushgrad.network.objective.objectives import ObjectiveSpec, load_objective
-from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.doctor.exposure import verdicts
 from hushgrad.network.staging import Stages
 from hushgrad.network.state.journal import StateDirectory
 from hushgrad.network.state.ledger import ledger_of, runs_of

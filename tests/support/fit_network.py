@@ -12,7 +12,7 @@ from hushgrad.fitting.averages import (
 )
 from hushgrad.fitting.sums import SIZE
 from hushgrad.network.deployed import Agent
-from hushgrad.network.objective.fits import FitSpec
+from hushgrad.network.objective.fit_rows import FitSpec
 from hushgrad.network.transport.in_memory import InMemoryTransport
 from support import agent_network
 

@@ -12,7 +12,7 @@ from hushgrad.cli.terminal import print_json
 from hushgrad.console import FAILED, console
 
 if TYPE_CHECKING:
-    from hushgrad.network.ops.doctor import Check
+    from hushgrad.network.ops.doctor.examination import Check
 
 EPILOG = """
 [bold]Example[/bold]
@@ -40,7 +40,7 @@ def doctor(
     and has the same time.
     """
     from hushgrad.network.config.file import load_config
-    from hushgrad.network.ops.doctor import examine
+    from hushgrad.network.ops.doctor.examination import examine
 
     config = load_config(file)
     found: list[Check] = []

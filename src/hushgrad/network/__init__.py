@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         mint,
     )
     from hushgrad.network.local.processes import Processes
-    from hushgrad.network.objective.fits import FitSpec
+    from hushgrad.network.objective.fit_rows import FitSpec
     from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
     from hushgrad.network.ops.result import AgentResult, Status, read_result
     from hushgrad.network.state.samples import read_samples
@@ -64,7 +64,7 @@ __getattr__, __dir__ = lazy_exports(
         "deployed": "Agent",
         "keys.identity": "Certificate Identity load_certificate load_identity mint",
         "local.processes": "Processes",
-        "objective.fits": "FitSpec",
+        "objective.fit_rows": "FitSpec",
         "objective.objectives": "ObjectiveSpec Standardise",
         "ops.result": "AgentResult Status read_result",
         "state.samples": "read_samples",

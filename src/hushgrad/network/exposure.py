@@ -2,8 +2,8 @@
 
 The judgement is `hushgrad.theory.exposure`, with the numbers of the agent's own objective at the
 start. They stay in this process: nothing here is sent. The deployed agent (deployed.py) refuses to
-start on a weakness that its file does not accept by name, and `hushgrad doctor` (ops/exposure.py)
-shows the whole judgement.
+start on a weakness that its file does not accept by name, and `hushgrad doctor`
+(ops/doctor/exposure.py) shows the whole judgement.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A row has a public bound if the file declares one: `row_norm` bounds ‖x‖ of every row, an intercept
 included, and `row_target` bounds |y|. docs/guarantee.md derives the promise. `hushgrad doctor`
-(ops/guarantee.py) shows it, and the agreement of partners notes its μ beside the key.
+(ops/doctor/guarantee.py) shows it, and the agreement of partners notes its μ beside the key.
 """
 
 from __future__ import annotations

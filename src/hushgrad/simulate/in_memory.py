@@ -168,7 +168,7 @@ def simulate(request: RunRequest) -> Outcome:
         counts_from = int(request.algorithm.first_differs and iterations > 1)
         mail = SentMessages(counts_from=counts_from, row=t, linked=linked, recording=recording)
         mails.append(mail)
-        team = InMemoryNetwork(
+        joined = InMemoryNetwork(
             request.algorithm,
             request.problem,
             request.network,
@@ -180,7 +180,7 @@ def simulate(request: RunRequest) -> Outcome:
         )
         sample = 0
         for k in range(iterations + 1):
-            x[t] = team.x
+            x[t] = joined.x
             if recording is not None:
                 recording.array(TRACE, (m, d))[t, k] = x[t]
                 recording.ended[t] = k
@@ -195,10 +195,10 @@ def simulate(request: RunRequest) -> Outcome:
                 diverged[t] = k
                 break
             if k < iterations:
-                before = team.gradients
-                for turn, sent in enumerate(team.iterate()):
-                    mail.note(k, turn, team.agents[0].asked, sent)
-                mail.gradients += (k >= counts_from) * (team.gradients - before)
+                before = joined.gradients
+                for turn, sent in enumerate(joined.iterate()):
+                    mail.note(k, turn, joined.agents[0].asked, sent)
+                mail.gradients += (k >= counts_from) * (joined.gradients - before)
                 request.tick(1)
     done = iterations
     if (diverged >= 0).all():  # nothing follows

@@ -12,7 +12,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import AgentError
 from hushgrad.network.keys.identity import load_certificate, load_identity
-from hushgrad.network.ops.probe import probe
+from hushgrad.network.ops.doctor.probe import probe
 from hushgrad.network.ops.result import Status
 from hushgrad.network.transport import connecting
 from hushgrad.network.transport.connecting import connect, listening

@@ -39,7 +39,7 @@ from hushgrad.schema.references import is_reference
 from hushgrad.schema.toml import to_toml
 
 if TYPE_CHECKING:
-    from hushgrad.network.objective.fits import FitSpec
+    from hushgrad.network.objective.fit_rows import FitSpec
 
 type Table = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from hushgrad.fitting.sums import SIZE
 from hushgrad.network.config.checks import check_links, check_partners
 from hushgrad.network.config.model import RunConfig
 from hushgrad.network.config.tables import fit, fit_run
-from hushgrad.network.objective.fits import FitSpec
+from hushgrad.network.objective.fit_rows import FitSpec
 from hushgrad.network.protocol.frames import MOST_HELLO
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.schema.places import Mistakes, Source, shown

@@ -19,7 +19,7 @@ from hushgrad.network.objective.objectives import ObjectiveSpec
 
 if TYPE_CHECKING:  # an agent without a fit saves the memory
     from hushgrad.fitting.plan import Declared
-    from hushgrad.network.objective.fits import FitSpec
+    from hushgrad.network.objective.fit_rows import FitSpec
 
 type Address = tuple[str, int]  # host, port
 type Direction = Literal["both", "in", "out"]

@@ -42,7 +42,7 @@ from hushgrad.schema.references import load
 
 if TYPE_CHECKING:
     from hushgrad.fitting.plan import Data
-    from hushgrad.network.objective.fits import FitSpec
+    from hushgrad.network.objective.fit_rows import FitSpec
 
 type ObjectiveKind = Literal[
     "least_squares", "ridge", "logistic", "huber", "rendezvous", "average", "function"
@@ -181,7 +181,7 @@ def _of_spec(spec: ObjectiveSpec, dim: int) -> Objective:
 def _of_fit(spec: FitSpec, dim: int) -> Objective:
     """The rows of a fit; its programme (network/programme.py) makes vectors of them."""
     from hushgrad.fitting.plan import small_cell_of
-    from hushgrad.network.objective.fits import effective_rows, least_rows
+    from hushgrad.network.objective.fit_rows import effective_rows, least_rows
 
     data = spec.read()
     rows = least_rows(data)

@@ -20,10 +20,10 @@ from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import setting_of
 from hushgrad.network.ledgers import governing
 from hushgrad.network.objective.objectives import Objective, load_objective
-from hushgrad.network.ops.exposure import verdicts
+from hushgrad.network.ops.doctor.exposure import verdicts
+from hushgrad.network.ops.doctor.guarantee import guarantees
+from hushgrad.network.ops.doctor.policy import policy_rulings
 from hushgrad.network.ops.fit_page import participants
-from hushgrad.network.ops.guarantee import guarantees
-from hushgrad.network.ops.policy import policy_rulings
 from hushgrad.network.protocol.hello import public_parts
 from hushgrad.network.state.ledger import LedgerFile, ledger_of, runs_of, stamp
 from hushgrad.theory.exposure import count_revealed

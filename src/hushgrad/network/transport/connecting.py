@@ -1,6 +1,6 @@
 """TCP connections: to every address of a name at a time, through a proxy, and from all addresses.
 
-The TLS transport (tls.py) and the doctor's probe (ops/probe.py) use it.
+The TLS transport (tls.py) and the doctor's probe (ops/doctor/probe.py) use it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _CLASSES = ("logistic",)
 
 if TYPE_CHECKING:
     from hushgrad.fitting.plan import Data
-    from hushgrad.network.objective.fits import FitSpec
+    from hushgrad.network.objective.fit_rows import FitSpec
 
 type Matrix = NDArray[np.float64]
 

@@ -32,12 +32,12 @@ from hushgrad.network.config.model import (
 )
 from hushgrad.network.keys.identity import Certificate, Identity, load_certificate, load_identity
 from hushgrad.network.objective.objectives import Objective, load_objective
-from hushgrad.network.ops.access import access
-from hushgrad.network.ops.data import data_line
-from hushgrad.network.ops.exposure import verdicts
-from hushgrad.network.ops.guarantee import guarantees
-from hushgrad.network.ops.policy import policy_rulings
-from hushgrad.network.ops.probe import probe
+from hushgrad.network.ops.doctor.access import access
+from hushgrad.network.ops.doctor.data import data_line
+from hushgrad.network.ops.doctor.exposure import verdicts
+from hushgrad.network.ops.doctor.guarantee import guarantees
+from hushgrad.network.ops.doctor.policy import policy_rulings
+from hushgrad.network.ops.doctor.probe import probe
 from hushgrad.network.protocol.hello import MIRROR, Hello, differences, public_parts
 from hushgrad.network.staging import check_stages
 from hushgrad.network.state.position import Position, read_position

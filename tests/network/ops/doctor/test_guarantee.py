@@ -12,7 +12,7 @@ from hushgrad.cli import app
 from hushgrad.network import mint, write_config
 from hushgrad.network.config.file import load_config
 from hushgrad.network.objective.objectives import load_objective
-from hushgrad.network.ops.guarantee import guarantees
+from hushgrad.network.ops.doctor.guarantee import guarantees
 from hushgrad.network.promise import missing, mu_of
 from hushgrad.network.state.ledger import BEGUN, ledger_of, mus
 
