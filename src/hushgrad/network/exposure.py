@@ -84,7 +84,9 @@ def check_stage(
     if told is None:
         return
     is_fixed = told.curvature == "fixed"
-    determined = objective.determined(starts, is_fixed, _times(config, objective), before.chains)
+    determined = objective.determined(
+        starts, is_fixed, times_own_rows(config, objective), before.chains
+    )
     objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
@@ -125,7 +127,7 @@ def check_average(
     told = replace(told, stages=stage + 1, told=progress.numbers)
     objection = told.objection()
     if objection is None and rows is not None:
-        objection = told.average_objection(rows.largest_share(_times(config, objective)))
+        objection = told.average_objection(rows.largest_share(times_own_rows(config, objective)))
     if objection:
         raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
 
@@ -196,10 +198,10 @@ def _expected_share(config: AgentConfig, objective: Objective) -> float | None:
         return None
     from hushgrad.fitting.plan import expected_share
 
-    return expected_share(model, rows, _times(config, objective))
+    return expected_share(model, rows, times_own_rows(config, objective))
 
 
-def _times(config: AgentConfig, objective: Objective) -> float:
+def times_own_rows(config: AgentConfig, objective: Objective) -> float:
     """The declared honest rows over the rows of this agent."""
     return max(1.0, (config.run.honest_rows or 0) / max(1, objective.n_rows or 1))
 

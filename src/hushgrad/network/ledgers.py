@@ -169,7 +169,8 @@ def model_of(config: AgentConfig) -> str:
         return ""
     parts = (spec.kind, spec.columns, spec.target, spec.intercept, spec.delta)
     units = spec.standardise and (spec.standardise.mean, spec.standardise.scale)
-    return commitment(json.dumps([parts, units, spec.function, spec.rows]).encode())
+    clip = [] if spec.clip is None else [spec.clip]
+    return commitment(json.dumps([parts, units, spec.function, spec.rows, *clip]).encode())
 
 
 def _name(line: LedgerLine) -> tuple[str, str]:

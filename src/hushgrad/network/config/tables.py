@@ -154,6 +154,7 @@ def least_squares(
     target: str,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     """[objective] of this kind; the functions below are the other kinds."""
@@ -168,6 +169,7 @@ def ridge(
     regularisation: float = 1.0,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     return locals() | {"columns": tuple(columns), "regularisation": float(regularisation)}
@@ -182,6 +184,7 @@ def huber(
     regularisation: float = 1.0,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     return locals() | {

@@ -9,6 +9,7 @@ from typing import Literal
 from hushgrad.errors import HushgradError
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import own_numbers, setting_of
+from hushgrad.network.forecast import forecast
 from hushgrad.network.ledgers import NOTHING_TOLD, told_before
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.theory.exposure import Held, judge
@@ -49,3 +50,18 @@ def verdicts(config: AgentConfig, objective: Objective | None) -> Iterator[Verdi
         else:
             is_accepted = found.name in config.accept_exposure
             yield Verdict(found.name, "accepted" if is_accepted else "refused", found.text)
+
+
+def stages_line(
+    config: AgentConfig, objective: Objective | None
+) -> tuple[Literal[True] | None, str] | None:
+    """The forecast of the judgement of stages; a refusal is no obstacle, since it is a forecast."""
+    if objective is None:
+        return None
+    try:
+        found = forecast(config, objective, told_before(config))
+    except HushgradError:  # `verdicts` says so
+        return None
+    if found is None:
+        return None
+    return (True if found.refused is None else None), found.text
