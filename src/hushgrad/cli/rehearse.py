@@ -35,7 +35,11 @@ def rehearse(
     ] = None,
     rows: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="N", help="Rows of each site: once for all, or once for each. Default: 10000."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows of each site: once for all, or once for each. Default: 10000.",
+        ),
     ] = None,
     latency: Annotated[
         str, typer.Option(metavar="TIME", help="A round trip between two sites, such as 50ms.")

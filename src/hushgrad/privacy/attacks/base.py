@@ -1,4 +1,7 @@
-"""What an attack is: a function of a view and a target, and what it gives back."""
+"""An attack is a function of a view and a target; this module says what it takes and gives back.
+
+Every attack of this package derives from `Attack`; attacks of users do too.
+"""
 
 from __future__ import annotations
 

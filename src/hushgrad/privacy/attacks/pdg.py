@@ -1,4 +1,4 @@
-"""What attacks on PDG-DS and PDG-NDS start from: public weights, flows, imagined stepsizes.
+"""The start of the attacks on PDG-DS and PDG-NDS: public weights, flows, imagined stepsizes.
 
 The wire from i to j carries, with h = λg (PAPER letters; first index receives),
 
