@@ -9,6 +9,8 @@ time. With ties in Efron's way the l-th of the d events of D (l = 0 … d − 1)
 
 The Hessian is Σ_events (second moment / S − E Eᵀ). The sum of second moments is one weighted sum of
 z zᵀ over the rows: a row's weight is e^η times Σ 1/S over the events while it is at risk.
+
+`site_sums.py` makes the sums of a site with it, `site_check.py` its own check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of a single row the pooled sums of a fit determine, all averages so far together.
+"""The part of a single row that the pooled sums of a fit determine, all averages so far together.
 
 The rule is that of stages (problems/determined.py): with the derivative J_r (K × directions) of the
 K pooled numbers with respect to row r, in units of what is usual among the rows,

@@ -1,4 +1,4 @@
-"""Rows that are drawn from the declaration of a model or a plan. They are nobody's.
+"""Rows that are drawn from the declaration of a model or a plan, and belong to nobody.
 
 A rehearsal runs on them (network/local/rehearsal.py), and the audit of a dossier. All sites draw
 their outcomes with the same coefficients, which a model's contract decides.

@@ -1,4 +1,7 @@
-"""The result of a plan: the table of every stage, in one document."""
+"""The result of a plan: the table of every stage, in one document.
+
+`hg.fit` returns it for a plan, and `hushgrad fit` writes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the programme of one site stands: its stage, the numbers it pools, what they tell.
+"""The progress of the programme of one site: its stage, the numbers it pools, what they tell.
 
 The programme writes; the deployed agent reads, for its judgement of exposure and for its status.
 """

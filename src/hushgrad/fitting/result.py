@@ -1,4 +1,7 @@
-"""The result of a fit: a table of coefficients with all names, and files that can be kept."""
+"""The result of a fit: a table of coefficients with all names, and files that can be kept.
+
+`hg.fit` returns it, and `hushgrad fit` writes it.
+"""
 
 from __future__ import annotations
 

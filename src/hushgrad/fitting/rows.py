@@ -2,6 +2,8 @@
 
 A cell that breaks a rule is refused here, before anything is pooled. The error names the site, the
 row, the column, the cell and the way out.
+
+Every programme of a site (plan.py) begins with such rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many numbers a programme is expected to pool, for the judgement of exposure before it starts.
+"""The numbers that a programme is expected to pool, for the judgement of exposure before it starts.
 
 A fit of p coefficients pools counts and the first two moments of its columns, 10 + 2p numbers at
 most. Then every Newton step pools the loss, its gradient and its Hessian, p(p + 3)/2 + 1 numbers. A

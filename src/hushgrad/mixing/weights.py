@@ -1,4 +1,7 @@
-"""Weights as numbers per agent and per arc, and the checks of which kind of matrix they are."""
+"""Weights as numbers per agent and per arc, and checks of the kind of matrix that they make.
+
+`Network` holds such weights; rules.py makes them.
+"""
 
 from __future__ import annotations
 

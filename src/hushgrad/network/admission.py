@@ -1,4 +1,4 @@
-"""Whether a run may begin: the agent's exposure, the policies of its site, the ledger of its runs.
+"""The admission of a run: the exposure of the agent, the policies of its site, the ledger of runs.
 
 The deployed agent (deployed.py) asks for admission before it reads a key or makes a connection, and
 begins once it has its state directory. Under the ledger's lock the rules that count runs are judged

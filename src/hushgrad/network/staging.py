@@ -1,4 +1,4 @@
-"""What a deployed agent computes with: the masked statistics of its stages, or its masked gradient.
+"""The objective of a deployed agent as its steps see it: masked stage by stage, or masked once.
 
 `hushgrad.agent.stages` says what a stage is. The deployed agent (deployed.py) enters a stage here;
 state/stages.py keeps the stages that have begun.

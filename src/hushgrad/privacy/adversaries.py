@@ -1,7 +1,7 @@
-"""Who listens: an eavesdropper on links, or agents of the network that are curious or active.
+"""The adversaries: an eavesdropper on links, or agents of the network that are curious or active.
 
-All follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of
-its stepsizes and splits, never the draws.
+All follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of its
+stepsizes and splits, never the draws. Users name them to `hg.audit`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`audit`: who learns what of whom in a run, attacked with everything the lab has."""
+"""`audit`: every adversary attacks every agent of a run with everything that the lab has."""
 
 from __future__ import annotations
 

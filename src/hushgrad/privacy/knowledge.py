@@ -1,9 +1,9 @@
-"""What one adversary knows of one trial of a run, and nothing more.
+"""The knowledge of one adversary about one trial of a run, and nothing more.
 
 A view holds public things (graph, weights, algorithm), the messages on the links that the adversary
-hears, and what its members know themselves. Everything else is not hidden in it but absent: no
-truth, no run, no seed or key, no data of others. Only the game of membership gives its adversary
-more, all data but one bit (`suspects`), and no other attack may look at that.
+hears, and its members' own knowledge. Everything else is not hidden in it but absent: no truth, no
+run, no seed or key, no data of others. Only the game of membership gives its adversary more, all
+data but one bit (`suspects`), and no other attack may look at that. Every attack takes a view.
 """
 
 from __future__ import annotations

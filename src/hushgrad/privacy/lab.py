@@ -1,4 +1,4 @@
-"""Attacks on one recorded run: each adversary's view is made once, each question asked once."""
+"""Attacks on one recorded run: each view is made once, each question asked once. audit.py asks."""
 
 from __future__ import annotations
 

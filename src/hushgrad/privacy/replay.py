@@ -1,4 +1,7 @@
-"""One agent's part of a finished run, computed again from its trace and the seeded draws."""
+"""One agent's part of a finished run, computed again from its trace and the seeded draws.
+
+The views of curious agents (knowledge.py), the truth and the witness use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings in words and columns."""
+"""Findings in words and columns, for the terminal and for the page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From estimates to verdicts: relative errors, what guessing would give, and plain words.
 
-An estimate is worth something if it is near the truth *and* clearly nearer than the best guess
-without messages (prior.py). What it may be about:
+An estimate counts if it is near the truth *and* clearly nearer than the best guess without messages
+(prior.py). It may be about:
 
     secrets            g_i^k, g_i(θ*), H_i, f_i as a whole, rows of its data, or their number n_i:
                        within 10 %, the agent is exposed

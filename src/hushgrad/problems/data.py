@@ -2,6 +2,8 @@
 
 A pytree is here a dict, tuple, list or namedtuple of pytrees, down to the arrays. It is walked
 without JAX, so that an agent with a NumPy objective never imports it.
+
+`Problem` keeps its data here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""scikit-learn's bundled data, divided among agents: evenly, or so that they disagree."""
+"""scikit-learn's bundled data, divided among agents: evenly, or so that they disagree.
+
+The builders of regressions take them by `dataset=`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an agent's data have rows: the built-in regressions and estimations know them.
+"""The places of rows in an agent's data: the built-in regressions and estimations know them.
 
 The judgement of exposure counts rows, and the privacy lab attacks them.
 """

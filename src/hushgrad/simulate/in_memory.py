@@ -1,4 +1,7 @@
-"""Agents alone, each with its own step machine, joined in one process: `engine="agents"`."""
+"""Agents alone, each with its own step machine, joined in one process.
+
+`hg.run` with `engine="agents"` uses it.
+"""
 
 from __future__ import annotations
 

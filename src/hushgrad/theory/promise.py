@@ -1,8 +1,8 @@
-"""What masks promise each agent, in numbers: `hg.guarantee`. docs/guarantee.md has the derivation.
+"""The promise of masks to each agent, in numbers: `hg.guarantee`; docs/guarantee.md derives it.
 
 The question of the promise: a row lies in the data of agent i. Could it as well lie in the data of
-the honest agent j? Whoever sees all masked statistics and knows everything else distinguishes the
-two worlds no better than N(0, 1) from N(μ, 1), with
+the honest agent j? An adversary that sees all masked statistics and knows everything else
+distinguishes the two worlds no better than N(0, 1) from N(μ, 1), with
 
     μ² = R(i, j) · runs · (S ‖Δq‖²/σ_q² + S_H ‖ΔH‖²/σ_H²)
 

@@ -1,4 +1,4 @@
-"""How many numbers about how many rows the stages of a run reveal.
+"""The count of the numbers that the stages of a run reveal, and of the rows that they are about.
 
 Masks hide which honest agent holds a row. They do not hide the sum over the honest component: every
 stage reveals the sum of H_i, with d(d + 1)/2 numbers, and the sum of q_i, with d numbers. If these

@@ -1,4 +1,7 @@
-"""The rows of one site for a fit, from its CSV file."""
+"""The rows of one site for a fit, from its CSV file.
+
+The configuration makes a `FitSpec` of the table [fit]; objectives.py loads its rows.
+"""
 
 from __future__ import annotations
 

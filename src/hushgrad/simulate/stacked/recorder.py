@@ -1,4 +1,7 @@
-"""The stacked agents of a run that keeps a transcript: every message is formed on its link."""
+"""The stacked agents of a run that keeps a transcript: every message is formed on its link.
+
+program.py takes them in place of `StackedAgents`.
+"""
 
 from __future__ import annotations
 

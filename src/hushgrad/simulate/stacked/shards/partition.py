@@ -1,4 +1,4 @@
-"""Which agent belongs to which shard: few links between shards, equally many agents in each.
+"""The division of agents into shards: few links between shards, equally many agents in each.
 
 Three ways are known: METIS where `pymetis` is installed (extra `scale`), reverse Cuthill–McKee
 from SciPy, and blocks of the agents' own numbers, which suit rings, rows and grids. The one that
