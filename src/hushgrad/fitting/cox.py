@@ -73,7 +73,7 @@ def partial_likelihood(at: Risk, rows: Vector, eta: Vector) -> tuple[float, Vect
 
 
 def numbers(at: Risk, rows: Vector, gamma: Vector) -> CoxNumbers:
-    """What every row adds to the derivatives of f, g and H (determined.py), rows in their order."""
+    """The part of every row in the derivatives of f, g and H (determined.py), in row order."""
     (n, p), (a, b) = rows.shape, np.triu_indices(rows.shape[1])
     Z, eta = rows[at.order], rows[at.order] @ gamma
     size = np.exp(eta - eta.max())

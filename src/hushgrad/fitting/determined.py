@@ -168,7 +168,7 @@ type Entry = Callable[[], Sequence[PooledNumbers]]  # the numbers of an average,
 
 
 class ToldRows:
-    """What one fit has told so far of the rows of a site; asked before each average is sent.
+    """The sums that one fit has told so far about a site's rows; asked before each average is sent.
 
     Entries are functions: the numbers of many rows take too much room to be kept.
     """

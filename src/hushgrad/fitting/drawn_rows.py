@@ -47,7 +47,7 @@ class _Draws(NamedTuple):
 
 
 def _ranges(declared: Declared) -> dict[str, Sequence[float]]:
-    """What lies within the ranges of all stages and the edges of all histograms."""
+    """The values within the ranges of all stages and the edges of all histograms."""
     found: dict[str, Sequence[float]] = {}
     for stage in stages_of(declared).values():
         edges = stage.histograms if isinstance(stage, PooledTables) else {}

@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[^\W\d][\w.]*")
 
 @dataclass(frozen=True)
 class Formula:
-    """What a formula says."""
+    """The content of a formula."""
 
     outcome: str
     event: str | None

@@ -34,7 +34,7 @@ class FitProgress:
 
     @property
     def told(self) -> ToldRows | None:
-        """What the present fit tells of single rows, once its counts are pooled."""
+        """The record of the present fit about single rows, once its counts are pooled."""
         return self.every_told[-1] if self.every_told else None
 
     def largest_share(self, times: float) -> float | None:

@@ -27,7 +27,7 @@ LONGEST_LEVEL = 30  # bytes of UTF-8, of a level that sites agree on
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What one site fits with."""
+    """The numbers with which one site fits."""
 
     X: Vector  # (n, columns), factors expanded, without the intercept
     y: Vector  # (n,), Cox: times

@@ -95,7 +95,7 @@ class SiteCheck:
 
     @property
     def verdict(self) -> str | None:
-        """What to do about rows that contradict the fit."""
+        """The advice about rows that contradict the fit."""
         if not self.is_doubtful:
             return None
         return (

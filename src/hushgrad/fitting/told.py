@@ -21,7 +21,7 @@ EXPECTED_PRODUCTS = 20  # H v for each step, where no Hessian is pooled
 
 @dataclass(frozen=True)
 class ExpectedNumbers:
-    """What the averages of a programme tell, as far as it is known before."""
+    """The numbers that the averages of a programme tell, as far as they are known before."""
 
     width: int  # the entries of a row: coefficients of the largest fit, or columns of tables
     averages: int

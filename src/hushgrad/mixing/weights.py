@@ -27,7 +27,7 @@ SAME = 1e-9
 
 
 class Kind(enum.StrEnum):
-    """Which sums of a matrix are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
+    """The sums of a matrix that are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
 
     DOUBLY = "doubly"
     SYMMETRIC = "symmetric"  # doubly stochastic and W = Wᵀ

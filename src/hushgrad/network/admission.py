@@ -207,7 +207,7 @@ def contract_of(config: AgentConfig) -> str:
 def run_facts(
     config: AgentConfig, objective: Objective | None, *, is_quadratic: bool, is_given: bool = False
 ) -> RunFacts:
-    """What a policy asks about the run of an agent."""
+    """The facts about the run of an agent that a policy judges."""
     config = provisional(config, objective)
     run, spec = config.run, config.objective
     fit, model = None if objective is None else objective.fit_rows, run.model

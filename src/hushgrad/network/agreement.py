@@ -55,7 +55,7 @@ type Choose = Callable[[Mapping[int, Announcement]], Awaitable[int]]
 
 @dataclass(frozen=True)
 class Agreement:
-    """What an agent has agreed on with the others."""
+    """The agreement of an agent with the others."""
 
     shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages

@@ -117,7 +117,7 @@ class Stages:
         return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Masked
 
     def tells(self, hub: Hub, links: Any) -> int:
-        """What this agent announces for the common stepsize."""
+        """The number that this agent announces for the common stepsize."""
         return told(self.config, self._objective, own_weight(self.config, hub, links))
 
     def provisional(self) -> AgentConfig:

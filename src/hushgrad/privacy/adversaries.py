@@ -35,7 +35,7 @@ class Adversary(abc.ABC):
 
     @abc.abstractmethod
     def hears(self, links: Iterable[Link]) -> frozenset[Link]:
-        """Which of a run's links this adversary hears."""
+        """The links of a run that this adversary hears."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Active(Curious):
         return replace(self, at=at, begin=self.begin + begin) if at else None
 
     def tamper(self, k: int, sender: int, receiver: int, payload: Payload) -> Payload:
-        """What the sender really sends in iteration k."""
+        """The payload that the sender really sends in iteration k."""
         at = frozenset(self.at)
         if sender not in self.members or receiver in self.members or not {k, k - 1} & at:
             return payload

@@ -22,7 +22,7 @@ MOST = 100  # coalitions that are looked at for one agent
 
 @dataclass(frozen=True, kw_only=True)
 class Coalition:
-    """Who together exposes an agent."""
+    """The agents that together expose an agent."""
 
     agent: int
     members: tuple[int, ...] | None  # None: nobody was found

@@ -107,7 +107,7 @@ def _stages(lab: Lab) -> tuple[Lab, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _OneRun:
-    """What an adversary has of an agent in one run."""
+    """The masked statistic of an agent in one run, as an adversary has it."""
 
     lab: Lab
     view: Knowledge
@@ -237,7 +237,7 @@ def _judged(name: str, last: _OneRun, target: int, value: Floats) -> Iterator[Ev
 
 
 def _distinct(heard: Sequence[_OneRun]) -> list[_OneRun]:
-    """Those whose statistic no earlier one has: equal ones have the same masks and data."""
+    """The runs whose statistic no earlier one has: equal ones have the same masks and data."""
     kept: list[_OneRun] = []
     for one in heard:
         size = _SAME * float(np.linalg.norm(one.statistic))

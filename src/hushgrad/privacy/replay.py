@@ -81,7 +81,7 @@ def trace_of(run: Run, row: int) -> Floats:
 
 
 def masks(run: Run, row: int) -> list[Mask] | None:
-    """What each agent's objective was masked with, if it was."""
+    """The mask of each agent's objective, if it was masked."""
     found = agent_masks(
         run.algorithm,
         run.network,

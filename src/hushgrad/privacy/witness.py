@@ -83,7 +83,7 @@ class Witness:
         return self.difference <= _TOLERANCE and self.first_impossible_k is None
 
     def summary(self) -> str:
-        """What was shown, in plain words."""
+        """The result in plain words."""
         low, high = (f"{z:.4g}" for z in (self.zeta.min(), self.zeta.max()))
         by = f"e^{low}" if low == high else f"e^{low} to e^{high}"
         same = (
@@ -212,7 +212,7 @@ def _factors(zetas: Floats) -> tuple[Floats, Floats]:
 
 
 def _mail(run: Run, trial: int, agent: int) -> tuple[list[Mail], list[Mail]]:
-    """What an agent sent, by receiver, and received, by sender, in each iteration."""
+    """The messages that an agent sent, by receiver, and got, by sender, in each iteration."""
     n = len(trace_of(run, trial)) - 1
     sent: list[Mail] = [{} for _ in range(n)]
     received: list[Mail] = [{} for _ in range(n)]

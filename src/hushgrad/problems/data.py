@@ -68,7 +68,7 @@ class AgentsData:
         return [None] if self.n_trials is None else self._numbers.tolist()
 
     def places(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the data of these trials stand on the axis of the trials."""
+        """The places of these trials' data on the axis of the trials."""
         return np.searchsorted(self._numbers, trials)
 
     def as_given(self) -> Any:

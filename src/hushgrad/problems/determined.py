@@ -55,7 +55,7 @@ class OwnRows(NamedTuple):
 
 
 class SecretsOfRows(NamedTuple):
-    """What a loss tells of a row: its weights in the sums, and whether y is a secret number."""
+    """The part of a row in the sums of a loss: its weights, and whether y is a secret number."""
 
     coefficients: rows.Coefficients
     fixed: rows.Coefficients
@@ -85,7 +85,7 @@ def rows_of(data: Any) -> OwnRows:
 
 
 def reach(loss: SecretsOfRows, own: OwnRows, *, is_fixed: bool) -> float:
-    """What no entry of the linear part of a statistic exceeds, at any θ, the penalty aside.
+    """The bound of every entry of the linear part of a statistic, at any θ, without the penalty.
 
     A row adds p x, and |p| ≤ max(|y|, delta); p of a fixed curvature is a slope: |p| ≤ delta. A
     logistic row has |p| ≤ 1 = |y|.

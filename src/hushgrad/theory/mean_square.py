@@ -88,7 +88,7 @@ def mean_square_radius(
     me = np.arange(m)
 
     def noise(blocks: Floats) -> Floats:
-        """What splits add to P_xx, from P^Δ_jj (m, d, d)."""
+        """The part of splits in P_xx, from P^Δ_jj (m, d, d)."""
         each = root @ blocks @ root.swapaxes(1, 2)
         if is_isotropic:  # shares in random directions: the same size, no direction
             each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)

@@ -43,7 +43,7 @@ def guarantee(
     agent: int = 0,
     delta: float = 1e-6,
 ) -> Guarantee:
-    """What zero-sum masks hide about the agent that holds a row; `print` shows a table.
+    """The guarantee of zero-sum masks about the agent that holds a row; `print` shows a table.
 
     masks       who masks with whom, `hg.masks.zero_sum(…)`
     sizes       the standard deviations of a share's entries, `masks.sizes(…)`

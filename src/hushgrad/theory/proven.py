@@ -62,7 +62,7 @@ def proofs(
 
 
 def _objective(algorithm: Stepping) -> Iterator[Condition]:
-    """What keeps a theorem from the functions that the agents really compute with."""
+    """The obstacle between a theorem and the functions with which agents really compute."""
     if not isinstance(algorithm, Private):
         return
     if algorithm.masking is not None and algorithm.masking.quadratic != 0:

@@ -162,7 +162,7 @@ def check_revealed(
 
 
 def _way_out(told: Revealed, limit: float) -> str:
-    """What would bring the share below the limit."""
+    """The change that would bring the share below the limit."""
     needed = _needed(told, limit)
     if told.rows is None:
         return f"Declare honest_rows in [run] of the agents' files; {needed} or more are enough."

@@ -36,7 +36,7 @@ ROWS = 10_000  # of a site; with fewer, a plain model may tell too much about si
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalPlan:
-    """What is rehearsed."""
+    """The model, the sites and the rows of a rehearsal."""
 
     model_file: Path
     model: Declared

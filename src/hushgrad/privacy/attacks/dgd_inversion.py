@@ -32,7 +32,7 @@ from hushgrad.splits import IdentitySplit
 
 
 def _sends(algorithm: Algorithm) -> Broadcast | None:
-    """Where x is on the wire of DGD and its like."""
+    """The messages of DGD and its like that carry x."""
     if isinstance(algorithm, PDGDS) and isinstance(algorithm.splitting, IdentitySplit):
         return Broadcast(letter="W", pushed=True)
     return Broadcast(letter="W") if isinstance(algorithm, DGD) else None

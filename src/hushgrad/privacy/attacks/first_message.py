@@ -143,7 +143,7 @@ def _is_masked(view: Knowledge, target: int, said: Floats) -> bool:
 
 
 def _start(view: Knowledge) -> Floats:
-    """Where agents start as far as the adversary knows: where its members do, or at 0."""
+    """The start of agents as far as the adversary knows it: that of its members, or 0."""
     own = [view.own(j).x[0] for j in sorted(view.members)]
     return np.mean(own, axis=0) if own else np.zeros(view.dim)
 

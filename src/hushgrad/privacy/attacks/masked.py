@@ -112,7 +112,7 @@ def honest_laplacian(view: Knowledge) -> tuple[list[int], Floats]:
 
 
 def component(L: Floats, i: int) -> list[int]:
-    """Who is connected with i in the graph of a Laplacian, i included, ascending."""
+    """The agents connected with i in the graph of a Laplacian, i included, ascending."""
     found, new = {i}, [i]
     while new:
         near = {int(j) for j in np.flatnonzero(L[new.pop()])} - found

@@ -121,7 +121,7 @@ class _StageEvidence:
 
 
 def _stage(view: Knowledge, target: int, s: int) -> _StageEvidence | None:
-    """What a view of stage s tells; None where it does not tell the statistic of the target."""
+    """The evidence of a view of stage s; None if it does not tell the target's statistic."""
     y = masked_objective(view, target)
     if y is None:
         return None

@@ -125,7 +125,7 @@ def unmasked(view: Knowledge, target: int, g: Floats, x: Floats | None = None) -
 
 
 def stepped_gradients(view: Knowledge, member: int) -> Floats:
-    """What a member steps with, its mask included, (n, d)."""
+    """The gradients with which a member steps, its mask included, (n, d)."""
     own = view.own(member)
     if own.mask is None:
         return own.gradients

@@ -75,7 +75,7 @@ class Probes(Attack):
         return (Estimate(attack=self.name, target=target, quantity="rows", value=rows),)
 
     def model(self, view: Knowledge, member: int, target: int) -> RowModel:
-        """Where the target was moved to, and β λ times how its gradient answered."""
+        """The places to which the target was moved, and β λ times the answer of its gradient."""
         assert view.active is not None
         k = np.array(self._when(view))
         m = mixing(view)[member, target] / 2

@@ -130,7 +130,7 @@ class RowModel:
         return np.concatenate([rho, self.paths.start])
 
     def bounded(self, numbers: Floats) -> Floats:
-        """These numbers, or the nearest that are possible: no fit runs away with one it ignores."""
+        """The numbers, or the nearest possible ones: no fit runs away with one that it ignores."""
         plain = self.numbers
         far = np.full(len(plain), self.paths.width)
         if self.spread is not None:

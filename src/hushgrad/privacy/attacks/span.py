@@ -151,7 +151,7 @@ _kept: WeakKeyDictionary[Knowledge, dict[tuple[Span, int], Path]] = WeakKeyDicti
 
 
 def heard_receivers(view: Knowledge, i: int) -> list[int]:
-    """To whom i sends within earshot."""
+    """The receivers of i on links that the adversary hears."""
     return [j for j in view.out_links(i) if view.hears(i, j)]
 
 

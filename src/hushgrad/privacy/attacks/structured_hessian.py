@@ -61,7 +61,7 @@ _FAINT = 1e-24  # of the mean square of H̄'s entries: less variance of masks th
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is usual: the mean Hessian of agents, and how many rows they have on average."""
+    """The usual agent: the mean Hessian of agents, and their mean number of rows."""
 
     mean: Floats  # (d, d) H̄
     rows: float | None  # n̄

@@ -123,7 +123,7 @@ def component(view: Knowledge, target: int) -> frozenset[int]:
 
 
 def stage_sums(view: Knowledge, target: int) -> HonestSums | None:
-    """What one stage tells of the target's component, None where an agent's part is not known.
+    """The sums of one stage over the target's component; None if an agent's part is not known.
 
     Shares between members and the component are known to members; those within it cancel.
     """

@@ -29,7 +29,7 @@ from hushgrad.privacy.attacks.broadcasts import Broadcast
 
 @dataclass(frozen=True)
 class Tracking:
-    """How a method sends its trackers."""
+    """The way in which a method sends its trackers."""
 
     broadcast: Broadcast
     lag: int  # t^k holds g^{k + lag}

@@ -144,7 +144,7 @@ def too_few(view: Knowledge, target: int) -> str | None:
 
 
 def paths(view: Knowledge, target: int, stage: range) -> Paths | None:
-    """What the messages of a stage say of x and h; None where they say too little."""
+    """The paths x and h that the messages of a stage allow; None if they say too little."""
     receivers = heard_receivers(view, target)
     part = slice(stage.start, stage.stop)
     share = 0.5 if is_two_step(view) else 1.0
@@ -170,7 +170,7 @@ def paths(view: Knowledge, target: int, stage: range) -> Paths | None:
 
 
 def _usual_start(view: Knowledge) -> Floats:
-    """Where agents start, as far as the adversary knows: members know it of themselves."""
+    """The start of agents, as far as the adversary knows it: members know their own."""
     if view.start is not None:
         return view.start
     own = [view.own(j).x[0] for j in sorted(view.members)]

@@ -82,7 +82,7 @@ class Whitening(Attack):
 
 
 def _unpredicted(y: Floats, past: int) -> Floats:
-    """What a linear prediction from the last `past` rows leaves of each row."""
+    """The rest of each row that a linear prediction from the last `past` rows leaves."""
     n = len(y)
     before = np.concatenate([y[past - s - 1 : n - s - 1] for s in range(past)], axis=1)
     held = _RIDGE * np.linalg.norm(before, axis=0).max() * np.eye(before.shape[1])

@@ -149,7 +149,7 @@ class Bucketed:
 
 @dataclass(frozen=True)
 class ShardShapes:
-    """What all shards have in common, for links of one kind."""
+    """The shapes that all shards have in common, for links of one kind."""
 
     into: Bucketed
     out: Bucketed

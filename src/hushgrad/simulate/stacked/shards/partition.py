@@ -71,7 +71,7 @@ def partition(graph: Graph, n_shards: int, method: str | None = None) -> Partiti
 
 
 def cut_arcs(graph: Graph, found: Partition) -> int:
-    """How many arcs lead from one shard to another."""
+    """The number of arcs that lead from one shard to another."""
     shard = found.shards(np.arange(graph.n_agents))
     return int(np.count_nonzero(shard[graph.senders] != shard[graph.receivers]))
 
