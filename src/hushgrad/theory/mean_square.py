@@ -255,7 +255,7 @@ def sampled_rates(algorithm: PDGNDS, step: TwoStep, network: Network, lams: Floa
         own, links = draw_shares(algorithm.splitting, senders, m, rng)
         drawn = replace(step, split=times(split_matrix(own, links, receivers, senders)))
         # one λ for each column; what is conserved would grow from rounding, beside shrinking errors
-        s = drawn.step(step.project(s, lam), lam)  # type: ignore[arg-type]
+        s = drawn.step(step.project(s, lam), lam)  # type: ignore[arg-type]  # one λ per column
         size = np.sqrt((s * s).sum(axis=(0, 1, 2))) + 1e-300
         logs += np.log(size) * (k >= steps // 2)
         s = s / size

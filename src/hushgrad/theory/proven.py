@@ -111,7 +111,7 @@ def _theorem_3(
         lam = shape.scale if shape.power == 0 else 0.0
         facts = {"L": losses.L, "m": m, "eta": mixing.eta, "r": mixing.r}
         found = inequalities(lam, **facts)  # type: ignore[arg-type]  # the names and types fit
-        largest = largest_stepsize(**facts)  # type: ignore[arg-type]
+        largest = largest_stepsize(**facts)  # type: ignore[arg-type]  # the same
         values = ", ".join(
             f"({n}) {value:.3g}"
             for n, value in zip(["i", "ii", "iii", "iv"], found.margins, strict=True)
