@@ -53,7 +53,7 @@ def read_formula(text: str) -> Formula:
     ('died', ['age', 'stage', 'log(`body mass`)', 'age:stage'], False)
     """
     if not isinstance(text, str):
-        raise ModelError(f"model: formula is a text such as 'y ~ a + b'. It is {text!r}.")
+        raise ModelError(f"model: formula is a text such as 'y ~ a + b', but it is {text!r}.")
     reader = _Reader("formula", text)
     outcome, event = reader.outcome()
     reader.sign("~", "the outcome stands left of the sign ~")
