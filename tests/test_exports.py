@@ -113,7 +113,7 @@ def test_type_checkers_and_python_load_a_name_from_the_same_place(package):
 
 def test_an_unknown_name_is_an_attribute_error_that_names_the_package():
     with pytest.raises(AttributeError, match=r"'hushgrad\.network' has no attribute 'parse'"):
-        hg.network.parse  # noqa: B018
+        hg.network.parse  # noqa: B018  # reading raises
 
 
 def api_sections():

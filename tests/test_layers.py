@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -275,6 +276,23 @@ def test_no_file_and_no_class_outgrows_a_reader():
     assert long == {}
     many = {node.name: n for _, node in classes() if (n := len(methods(node))) > 25}
     assert many == {}
+
+
+EXCUSE = re.compile(r"# (?:noqa|type: ignore|pyright: ignore)(.*)")
+EXCUSED = re.compile(r"(?:: [A-Z]+\d+(?:, [A-Z]+\d+)*|\[[\w, -]+\])  (?:# )?\w.*")
+
+
+def test_every_ignore_has_a_code_and_a_reason():
+    root = SOURCE.parents[1]
+    folders = [root / name for name in ("src", "tests", "examples", "benchmarks")]
+    unexcused = [
+        f"{path.relative_to(root)}: {line.strip()}"
+        for folder in folders
+        for path in folder.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if (found := EXCUSE.search(line)) and not EXCUSED.fullmatch(found[1])
+    ]
+    assert unexcused == []
 
 
 def methods(node):

@@ -109,7 +109,7 @@ def algorithm(form: str) -> Algorithm:
     scale, power = STEPS[form]
     if form == "ds":
         return hg.PDGDS(stepsize=hg.stepsizes.diminishing(scale=scale, power=power))
-    return hg.PDGNDS(form=form, stepsize=hg.stepsizes.constant(scale))  # type: ignore[arg-type]
+    return hg.PDGNDS(form=form, stepsize=hg.stepsizes.constant(scale))  # type: ignore[arg-type]  # one of the two words
 
 
 def _plain_loss(theta: Any, data: Any) -> Any:

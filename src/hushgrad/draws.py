@@ -21,6 +21,8 @@ A run in stages has a trial's key for every stage; the first stage keeps the key
 
 Seeds serve studies and tests. A deployed agent draws with a secret key and a real cipher, at the
 same addresses.
+
+Agents of every driver (agent/view.py) draw with it.
 """
 
 from __future__ import annotations

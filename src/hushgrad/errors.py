@@ -97,7 +97,7 @@ class LedgerError(InputError):
     """A ledger was changed by another program, or has lost a part."""
 
 
-class MissingExtra(HushgradError, ImportError):  # noqa: N818 the extra is missing, not the error
+class MissingExtra(HushgradError, ImportError):  # noqa: N818  # the extra is missing, not the error
     """A call needs a package of an optional extra, and the package is not installed."""
 
 

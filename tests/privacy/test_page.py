@@ -149,7 +149,7 @@ def test_a_problem_without_places_has_no_map(audits):
 @pytest.mark.parametrize("graph", [hg.graphs.path(6), hg.graphs.ring(8), hg.graphs.grid(3, 4)])
 def test_in_the_drawing_distances_are_near_the_numbers_of_hops(graph):
     n = graph.n_agents
-    links = [(j, i) for j, i in zip(graph.senders.tolist(), graph.receivers.tolist()) if j < i]  # noqa: B905
+    links = [(j, i) for j, i in zip(graph.senders.tolist(), graph.receivers.tolist()) if j < i]  # noqa: B905  # from one graph
     z = drawing.layout(n, links)
     linked = np.array([np.linalg.norm(z[j] - z[i]) for j, i in links])
     assert 0.6 < linked.min() <= linked.max() < 1.5

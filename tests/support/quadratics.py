@@ -95,7 +95,7 @@ def errors(name, network, H, lam, K, *, splits="mean", seed=0, lams=None, start=
             support = (W @ W if square else W) > 0
             B = mean_split(support)
             if name == "PDGNDS identity":
-                draw = lambda k: eye  # noqa: E731
+                draw = lambda k: eye  # noqa: E731  # one line, used here
             else:
                 draw = fresh_splits(support, seed) if splits == "fresh" else (lambda k: B)
             run = dense.pdg_nds_square if square else dense.pdg_nds_lazy

@@ -135,7 +135,7 @@ def test_auto_serves_trials_with_problems_of_their_own():
 
 def test_an_open_stepsize_is_refused_where_a_number_is_needed():
     with pytest.raises(hg.errors.StepsizeError, match=r"hg\.run chooses"):
-        hg.PDGNDS(stepsize=AUTO).schedule  # noqa: B018
+        hg.PDGNDS(stepsize=AUTO).schedule  # noqa: B018  # reading raises
     with pytest.raises(hg.errors.StepsizeError, match='stepsize="auto"'):
         hg.PDGNDS(stepsize="fast")
 

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-import local  # noqa: E402
-import make_data  # noqa: E402
+import local  # noqa: E402  # needs the path above
+import make_data  # noqa: E402  # needs the path above
 
 NAMES = list(make_data.ROWS)
 

@@ -18,7 +18,7 @@ from hushgrad.network import mint
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-import local  # noqa: E402
+import local  # noqa: E402  # needs the path above
 
 STARTS = dict(
     zip((f"robot-{i}" for i in range(4)), [(0, 0), (9, 2), (7.5, 8), (1, 6.5)], strict=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-import local  # noqa: E402
-import make_agents  # noqa: E402
+import local  # noqa: E402  # needs the path above
+import make_agents  # noqa: E402  # needs the path above
 
 NAMES = make_agents.NAMES
 

@@ -61,7 +61,7 @@ def dossier(
 
 
 def _audit(config: AgentConfig, rows: int) -> dict[str, Any]:
-    """What attacks on the programme find; or the reason why there is no audit."""
+    """The findings of attacks on the programme; or the reason why there is no audit."""
     run = config.run
     if run.model is None:
         return {"problem": "only a fit has a programme. Audit a study with: hushgrad audit"}

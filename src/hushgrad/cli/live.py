@@ -1,4 +1,4 @@
-"""A live table of agents, where stderr is a terminal."""
+"""A live table of agents on a terminal, for `hushgrad run` and `hushgrad rehearse`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The options that commands share, and commands that take a group of them as one argument."""
+"""The options that commands share, and commands that take a group of them as one argument.
+
+Every command of this package takes its common options from here.
+"""
 
 from __future__ import annotations
 

@@ -35,11 +35,22 @@ def rehearse(
     ] = None,
     rows: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="N", help="Rows of each site: once for all, or once for each."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Rows of each site: once for all, or once for each. Default: 10000.",
+        ),
     ] = None,
     latency: Annotated[
         str, typer.Option(metavar="TIME", help="A round trip between two sites, such as 50ms.")
     ] = "0ms",
+    accept_exposure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Let all sites accept a weakness by its name, such as sums. May be repeated.",
+        ),
+    ] = None,
     output: OutputFormat = Format.TEXT,
     quiet: Quiet = False,
 ) -> None:
@@ -47,13 +58,14 @@ def rehearse(
 
     Columns, levels, ranges, codes and the number of sites are those of the files; the rows are
     drawn, and no site's file of rows is read. The command shows the table that such a fit prints,
-    its rounds, bytes and seconds on links of this latency, and the numbers that it reveals.
+    its rounds, bytes and seconds on links of this latency, and the numbers that it reveals. A fit
+    that its sites would refuse is refused here too.
     """
     from hushgrad.network.local.rehearsal import plan_of
     from hushgrad.network.local.rehearsal import rehearse as run
 
     seconds = _seconds(latency)
-    plan = plan_of(file, sites=sites, rows=rows or [])
+    plan = plan_of(file, sites=sites, rows=rows or [], accept_exposure=accept_exposure or [])
     with tempfile.TemporaryDirectory() as directory, live_table(quiet=quiet) as watch:
         done = run(plan, Path(directory), latency=seconds, watch=watch)
     if output is Format.JSON:

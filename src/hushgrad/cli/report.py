@@ -1,4 +1,7 @@
-"""Results of runs: the table on stdout, the files in a directory."""
+"""Results of runs: the table on stdout, the files in a directory.
+
+`hushgrad run` and `hushgrad compare` show their runs with it.
+"""
 
 from __future__ import annotations
 

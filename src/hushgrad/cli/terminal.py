@@ -1,4 +1,7 @@
-"""How every command speaks: results on stdout, errors and warnings on stderr."""
+"""The way every command speaks: results on stdout, errors and warnings on stderr.
+
+cli/__init__.py wraps each command in `handled`.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Exit code 1 means that no cell of any algorithm stayed finite; the results are p
 
 
 class By(enum.StrEnum):
-    """What is to be least."""
+    """The quantity that is to be least."""
 
     ITERATIONS = "iterations"
     ROUNDS = "rounds"

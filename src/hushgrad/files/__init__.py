@@ -1,1 +1,1 @@
-"""Files and bytes for every package: atomic writes, caches, strict JSON, digests."""
+"""Files and bytes for every package: atomic writes, caches, locks, strict JSON, digests, pages."""

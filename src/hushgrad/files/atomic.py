@@ -1,8 +1,8 @@
 """Files that are there whole or not at all, after a crash and after a power cut too.
 
 Every module that replaces or creates a file calls one of these functions: results, saved runs,
-checkpoints, pictures, exports, compiled code, keys, and the small files of an agent's state. Each
-of them waits for the disk (fsync), first for the content and then for the directory.
+checkpoints, pictures, exports, keys, and the small files of an agent's state. Each of them waits
+for the disk (fsync), first for the content and then for the directory.
 """
 
 from __future__ import annotations

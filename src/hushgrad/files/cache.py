@@ -1,8 +1,8 @@
 """The user's cache: `$XDG_CACHE_HOME/hushgrad`, or `~/.cache/hushgrad`.
 
-`hushgrad run` keeps the finished part of an interrupted study here. Whoever can write here decides
-what a resumed study reports. So a directory of the cache is made for its user alone (0700), and one
-that belongs to somebody else, or that others can write, is refused.
+`hushgrad run` keeps the finished part of an interrupted study here. A program that can write here
+decides the numbers that a resumed study reports. So a directory of the cache is made for its user
+alone (0700), and one that belongs to somebody else, or that others can write, is refused.
 """
 
 from __future__ import annotations

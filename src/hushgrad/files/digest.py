@@ -1,10 +1,10 @@
 """Digests that tell two messages, or a torn write from a whole one, apart.
 
 The polynomial hash of GCM under a key that everyone knows finds every accident at a twentieth of
-SHA-256's cost. It is no commitment: anyone can make two messages with one digest on purpose. In a
-journal nobody wants to, and a peer would gain nothing by it, since the second message is not used.
-BLAKE2 is quicker for few bytes. The journal and the protocol of the network side use both. Where
-somebody would gain by two contents with one digest, `commitment` serves.
+SHA-256's cost. Such a digest is no commitment: anyone can make two messages with one digest on
+purpose. In a journal nobody wants to, and a peer would gain nothing by it, since the second message
+is not used. BLAKE2 is quicker for few bytes. The journal and the protocol of the network side use
+both. If somebody would gain by two contents with one digest, `commitment` serves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """JSON that every parser reads, and that is read as strictly as it is written.
 
-Exports, audits, the commands' `--format json`, and the files that an agent leaves for `status`.
+Exports, audits, the commands' `--format json`, and the files that an agent leaves for `hushgrad
+status` are written and read here.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A row's part in the sums of a fit must not depend on the site that holds the row
 take the same steps (docs/guarantee.md). So everything here is a sequence of single additions,
 multiplications, divisions and roundings of IEEE 754, element by element: no BLAS, and no function
 of a library, whose last bits depend on the processor and on a number's place in an array.
+
+Every module of this package that computes a pooled number or a step uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How sites average the vectors of a fit: the method, its rounds, the longest vector."""
+"""The method by which sites average the vectors of a fit, its rounds, and the longest vector.
+
+The simulator (`hg.fit`), the configuration of agents and the guarantee of a fit ask here.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ inner products, elementwise arithmetic), so every site takes the same ones to th
 
 Without H nobody sees dependent columns or separated outcomes, so these fits have a penalty, with
 which the minimum is unique. They have no standard errors anyway.
+
+`programmes.py` takes it in place of `newton.py` if a model says `hessian = "products"`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The first average of a fit: counts, sums of raw columns, and the digest of the contract.
 
-Here ends a fit that cannot be: no events, one class, a constant column, a level without rows.
+A fit that cannot be ends here: no events, one class, a constant column, a level without rows.
+`programmes.py` begins with this average.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ time. With ties in Efron's way the l-th of the d events of D (l = 0 … d − 1)
 
 The Hessian is Σ_events (second moment / S − E Eᵀ). The sum of second moments is one weighted sum of
 z zᵀ over the rows: a row's weight is e^η times Σ 1/S over the events while it is at risk.
+
+`site_sums.py` makes the sums of a site with it, `site_check.py` its own check.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def partial_likelihood(at: Risk, rows: Vector, eta: Vector) -> tuple[float, Vect
 
 
 def numbers(at: Risk, rows: Vector, gamma: Vector) -> CoxNumbers:
-    """What every row adds to the derivatives of f, g and H (determined.py), rows in their order."""
+    """The part of every row in the derivatives of f, g and H (determined.py), in row order."""
     (n, p), (a, b) = rows.shape, np.triu_indices(rows.shape[1])
     Z, eta = rows[at.order], rows[at.order] @ gamma
     size = np.exp(eta - eta.max())

@@ -1,4 +1,4 @@
-"""How much of a single row the pooled sums of a fit determine, all averages so far together.
+"""The part of a single row that the pooled sums of a fit determine, all averages so far together.
 
 The rule is that of stages (problems/determined.py): with the derivative J_r (K × directions) of the
 K pooled numbers with respect to row r, in units of what is usual among the rows,
@@ -168,7 +168,7 @@ type Entry = Callable[[], Sequence[PooledNumbers]]  # the numbers of an average,
 
 
 class ToldRows:
-    """What one fit has told so far of the rows of a site; asked before each average is sent.
+    """The sums that one fit has told so far about a site's rows; asked before each average is sent.
 
     Entries are functions: the numbers of many rows take too much room to be kept.
     """

@@ -5,6 +5,8 @@ An agent's machine has NumPy alone. Student's tail is an incomplete beta functio
     P(|T| > t) = I_x(ν/2, ½),    x = ν / (ν + t²)
 
 by a continued fraction, evaluated in Lentz's way. Relative errors are about 1e-13.
+
+`inference.py` makes p-values and intervals with them.
 """
 
 from __future__ import annotations

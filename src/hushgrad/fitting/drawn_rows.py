@@ -1,4 +1,4 @@
-"""Rows that are drawn from the declaration of a model or a plan. They are nobody's.
+"""Rows that are drawn from the declaration of a model or a plan, and belong to nobody.
 
 A rehearsal runs on them (network/local/rehearsal.py), and the audit of a dossier. All sites draw
 their outcomes with the same coefficients, which a model's contract decides.
@@ -47,7 +47,7 @@ class _Draws(NamedTuple):
 
 
 def _ranges(declared: Declared) -> dict[str, Sequence[float]]:
-    """What lies within the ranges of all stages and the edges of all histograms."""
+    """The values within the ranges of all stages and the edges of all histograms."""
     found: dict[str, Sequence[float]] = {}
     for stage in stages_of(declared).values():
         edges = stage.histograms if isinstance(stage, PooledTables) else {}

@@ -88,7 +88,7 @@ def saturated(kind: str, y: Vector) -> Vector:
 
 
 def log_constants(kind: str, y: Vector, weights: Vector) -> Vector:
-    """What the log-likelihood has besides minus the loss, of each row."""
+    """The terms of the log-likelihood beside minus the loss, of each row."""
     if kind == "poisson":
         return -weights * arithmetic.log_factorial(y)
     return arithmetic.log(weights) / 2 if kind == "linear" else np.zeros_like(y)

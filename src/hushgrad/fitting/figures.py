@@ -1,4 +1,7 @@
-"""Pictures of a fit as SVG, written by hand: an agent's machine has no plotting library."""
+"""Pictures of a fit as SVG, written by hand: an agent's machine has no plotting library.
+
+The page of a fit (page.py) shows them.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[^\W\d][\w.]*")
 
 @dataclass(frozen=True)
 class Formula:
-    """What a formula says."""
+    """The content of a formula."""
 
     outcome: str
     event: str | None
@@ -53,7 +53,7 @@ def read_formula(text: str) -> Formula:
     ('died', ['age', 'stage', 'log(`body mass`)', 'age:stage'], False)
     """
     if not isinstance(text, str):
-        raise ModelError(f"model: formula is a text such as 'y ~ a + b'. It is {text!r}.")
+        raise ModelError(f"model: formula is a text such as 'y ~ a + b', but it is {text!r}.")
     reader = _Reader("formula", text)
     outcome, event = reader.outcome()
     reader.sign("~", "the outcome stands left of the sign ~")

@@ -12,6 +12,8 @@ of its other cells too, and so on, until nothing is left. The table is a functio
 texts and of how many sites have each; so these are what everyone learns.
 
 A table that cannot be read, because texts share all their cells, is pooled again with other places.
+
+`programmes.py` begins with this average if a model has agreed levels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Several sites of one fit in one process: their generators in lockstep."""
+"""Several sites of one fit in one process: their generators in lockstep.
+
+`hg.fit` and the audit of a programme drive their sites with it.
+"""
 
 from __future__ import annotations
 

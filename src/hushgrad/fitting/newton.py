@@ -51,7 +51,7 @@ class FitStage:
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where Newton's method ended."""
+    """The point at which Newton's method ended."""
 
     gamma: Vector  # (p,) standardised
     loss: float  # without the penalty
@@ -134,7 +134,7 @@ def minimise(
 
 @dataclass(frozen=True)
 class _Pooling:
-    """What every evaluation of one fit at one site has in common."""
+    """The things that all evaluations of one fit at one site have in common."""
 
     model: Model
     local: SiteSums

@@ -258,7 +258,7 @@ def _stages(result: FitResult) -> str:
 
 
 def revealed(result: FitResult) -> list[tuple[str, str]]:
-    """Who learns what from a fit; also on the dossier."""
+    """The lines about who learns what from a fit, for the page and for the dossier."""
     share = f"{100 * result.share_pooled:.2g} % of the entries of all rows"
     by_site = (
         " The scores of the sites enter squared, by site: with three sites each can compute those "

@@ -1,4 +1,7 @@
-"""The result of a plan: the table of every stage, in one document."""
+"""The result of a plan: the table of every stage, in one document.
+
+`hg.fit` returns it for a plan, and `hushgrad fit` writes it.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ class PlanResult:
 
     @property
     def numbers_pooled(self) -> int:
-        """How many pooled numbers every site has seen, over all averages."""
+        """The number of pooled numbers that every site has seen, over all averages."""
         return sum(found.numbers_pooled for found in self.results.values())
 
     @property
@@ -78,7 +81,7 @@ class PlanResult:
 
     @property
     def checks(self) -> dict[str, SiteCheck]:
-        """How the fits describe the rows of single sites, by stage and site."""
+        """The checks of the fits on the rows of single sites, by stage and site."""
         return {
             f"{stage}: {site}": check
             for stage, found in self.fits.items()

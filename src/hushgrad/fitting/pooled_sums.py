@@ -31,7 +31,7 @@ from hushgrad.fitting.tables import SiteTable
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """What one site adds to the tables."""
+    """The part of one site in the tables."""
 
     cells: Vector  # (cells,) whole numbers
     values: Vector  # (n, means) the columns of means

@@ -1,4 +1,4 @@
-"""Where the programme of one site stands: its stage, the numbers it pools, what they tell.
+"""The progress of the programme of one site: its stage, the numbers it pools, what they tell.
 
 The programme writes; the deployed agent reads, for its judgement of exposure and for its status.
 """
@@ -34,7 +34,7 @@ class FitProgress:
 
     @property
     def told(self) -> ToldRows | None:
-        """What the present fit tells of single rows, once its counts are pooled."""
+        """The record of the present fit about single rows, once its counts are pooled."""
         return self.every_told[-1] if self.every_told else None
 
     def largest_share(self, times: float) -> float | None:

@@ -1,4 +1,7 @@
-"""The result of a fit: a table of coefficients with all names, and files that can be kept."""
+"""The result of a fit: a table of coefficients with all names, and files that can be kept.
+
+`hg.fit` returns it, and `hushgrad fit` writes it.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ class FitResult:
 
     @property
     def numbers_pooled(self) -> int:
-        """How many pooled numbers every site has seen, over all averages."""
+        """The number of pooled numbers that every site has seen, over all averages."""
         return sum(stage.n_numbers for stage in self.stages)
 
     @property
@@ -210,7 +213,7 @@ class FitResult:
         return coefficients_csv(vars(self))
 
     def checked(self, site: str, rows: Rows) -> SiteCheck:
-        """How well the fit describes the rows of one site; nothing of it leaves the site."""
+        """The check of the fit on the rows of one site; nothing of it leaves the site."""
         gain = None
         if self.model.kind == "cox" and self.log_likelihood is not None and self.n_events:
             gain = (self.log_likelihood - (self.null_log_likelihood or 0.0)) / self.n_events
@@ -241,7 +244,7 @@ class FitResult:
 
 
 def promised(mu: float | None, reason: str | None) -> str:
-    """What masks promise about where a row is; `reason` why they promise nothing."""
+    """The promise of masks about the place of a row; `reason` says why they promise nothing."""
     if mu is None:
         return f"no guarantee, {reason}"
     if math.isinf(mu):

@@ -2,6 +2,8 @@
 
 A cell that breaks a rule is refused here, before anything is pooled. The error names the site, the
 row, the column, the cell and the way out.
+
+Every programme of a site (plan.py) begins with such rows.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ LONGEST_LEVEL = 30  # bytes of UTF-8, of a level that sites agree on
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What one site fits with."""
+    """The numbers with which one site fits."""
 
     X: Vector  # (n, columns), factors expanded, without the intercept
     y: Vector  # (n,), Cox: times

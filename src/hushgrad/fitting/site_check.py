@@ -1,4 +1,4 @@
-"""How well a fit describes the rows of one site: its loss per row, its calibration.
+"""The check of a fit on the rows of one site: its loss per row, its calibration.
 
 Every site computes this for itself, from its own rows and the pooled coefficients, after the fit.
 Nothing of it is pooled or sent. A site whose rows the coefficients describe far worse than the
@@ -8,6 +8,8 @@ Rows are ordered by their prediction and divided into tenths. Besides, the outco
 on the rows of the site alone, to a + b η with the linear predictor η of the fit. Calibrated rows
 have a = 0 and b = 1; twice the gain of the loss has about a χ² distribution of two degrees of
 freedom, whose tail is exp(−x/2). Cox has no a, so one degree of freedom.
+
+The page of the site (page.py) and the terminal show it.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class SiteCheck:
 
     @property
     def verdict(self) -> str | None:
-        """What to do about rows that contradict the fit."""
+        """The advice about rows that contradict the fit."""
         if not self.is_doubtful:
             return None
         return (

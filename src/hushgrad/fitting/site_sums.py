@@ -150,7 +150,7 @@ class SiteSums:
     def at(
         self, gamma: Vector, exponent: int, *, bounding: bool = False, null: float | None = None
     ) -> tuple[int, Vector]:
-        """How many rows are too far, and the limbs of f, g (p,) and the upper triangle of H.
+        """The number of rows too far out, and the limbs of f, g (p,) and the upper triangle of H.
 
         exponent    sums are about 2^exponent
         bounding    a bound of H in place of H

@@ -1,4 +1,4 @@
-"""How many numbers a programme is expected to pool, for the judgement of exposure before it starts.
+"""The numbers that a programme is expected to pool, for the judgement of exposure before it starts.
 
 A fit of p coefficients pools counts and the first two moments of its columns, 10 + 2p numbers at
 most. Then every Newton step pools the loss, its gradient and its Hessian, p(p + 3)/2 + 1 numbers. A
@@ -21,7 +21,7 @@ EXPECTED_PRODUCTS = 20  # H v for each step, where no Hessian is pooled
 
 @dataclass(frozen=True)
 class ExpectedNumbers:
-    """What the averages of a programme tell, as far as it is known before."""
+    """The numbers that the averages of a programme tell, as far as they are known before."""
 
     width: int  # the entries of a row: coefficients of the largest fit, or columns of tables
     averages: int

@@ -1,8 +1,8 @@
 """Graphs that know the links of any agents by a rule, and need not be built whole.
 
-A shard of a large simulation asks for the links of its own agents alone. What depends on all agents
-is found in passes over blocks of agents. Whoever reads the arrays of all arcs gets them: they are
-made then.
+A shard of a large simulation asks for the links of its own agents alone. Facts that depend on all
+agents are found in passes over blocks of agents. A caller that reads the arrays of all arcs gets
+them: they are made then.
 """
 
 from __future__ import annotations

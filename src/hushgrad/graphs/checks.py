@@ -1,4 +1,7 @@
-"""Checks of the arguments that the builders share; each error says rule, value and way out."""
+"""Checks of the arguments that the builders share; each error says rule, value and way out.
+
+fixed.py, drawn.py and outside.py call them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Graphs that are drawn at random from a seed; all of them are connected."""
+"""Graphs that are drawn at random from a seed; all of them are connected.
+
+Users call the builders as `hg.graphs.erdos_renyi` and so on.
+"""
 
 from __future__ import annotations
 

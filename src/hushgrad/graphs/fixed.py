@@ -1,4 +1,7 @@
-"""Graphs with a fixed shape: rings, rows, stars, grids and their like."""
+"""Graphs with a fixed shape: rings, rows, stars, grids and their like.
+
+Users call the builders as `hg.graphs.ring` and so on.
+"""
 
 from __future__ import annotations
 

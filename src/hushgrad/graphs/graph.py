@@ -103,7 +103,7 @@ class Graph:
         return self.senders[arcs], self.receivers[arcs]
 
     def degrees(self, agents: Ints) -> Ints:
-        """How many others each of these agents hears."""
+        """The number of others that each of these agents hears."""
         return self.in_degree[agents]
 
     @property

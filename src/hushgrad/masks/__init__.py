@@ -1,4 +1,4 @@
-"""Zero-sum masks: what partners agree on in secret, so that every agent hides its own objective.
+"""Zero-sum masks: secrets that partners agree on, so that every agent hides its own objective.
 
 The PDG algorithms choose the masks; the simulator and the networked agents draw and add them.
 """

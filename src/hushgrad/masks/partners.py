@@ -1,4 +1,4 @@
-"""Who masks with whom: a public rule that every agent computes alone. `ZeroSum` uses it.
+"""Mask partners: a public rule that every agent computes alone. `ZeroSum` uses it.
 
 Agent i masks with the agents i ± o (mod m), for a few offsets o. The graph of these pairs should
 connect any two agents by many short paths: the more such paths, the less a masked statistic tells

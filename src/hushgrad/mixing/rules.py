@@ -112,7 +112,7 @@ def rows_by_rule(graph: Graph, rule: str, agents: Ints) -> Weights:
 
 
 def _own(n_agents: int, ends: Ints, links: Floats) -> Floats:
-    """What the others leave of 1, so that the sums hold to rounding.
+    """The rest of 1 that the others leave, so that the sums hold to rounding.
 
     Where all weights of an agent are equal up to rounding, they are equal to the bit: on a complete
     graph, all agents then form the same sums.

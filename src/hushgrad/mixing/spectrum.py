@@ -1,4 +1,6 @@
-"""The ends of the spectrum of a large sparse matrix, by Lanczos' method."""
+"""The ends of the spectrum of a large sparse matrix, by Lanczos' method; `Network.eta` asks for
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Weights as numbers per agent and per arc, and the checks of which kind of matrix they are."""
+"""Weights as numbers per agent and per arc, and checks of the kind of matrix that they make.
+
+`Network` holds such weights; rules.py makes them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ SAME = 1e-9
 
 
 class Kind(enum.StrEnum):
-    """Which sums of a matrix are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
+    """The sums of a matrix that are 1: all rows (W1 = 1), all columns (1ᵀW = 1ᵀ), or both."""
 
     DOUBLY = "doubly"
     SYMMETRIC = "symmetric"  # doubly stochastic and W = Wᵀ

@@ -1,4 +1,4 @@
-"""Whether a run may begin: the agent's exposure, the policies of its site, the ledger of its runs.
+"""The admission of a run: the exposure of the agent, the policies of its site, the ledger of runs.
 
 The deployed agent (deployed.py) asks for admission before it reads a key or makes a connection, and
 begins once it has its state directory. Under the ledger's lock the rules that count runs are judged
@@ -207,7 +207,7 @@ def contract_of(config: AgentConfig) -> str:
 def run_facts(
     config: AgentConfig, objective: Objective | None, *, is_quadratic: bool, is_given: bool = False
 ) -> RunFacts:
-    """What a policy asks about the run of an agent."""
+    """The facts about the run of an agent that a policy judges."""
     config = provisional(config, objective)
     run, spec = config.run, config.objective
     fit, model = None if objective is None else objective.fit_rows, run.model

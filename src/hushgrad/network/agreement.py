@@ -1,4 +1,4 @@
-"""How an agent agrees with its mask partners on the keys of their shares, before round 0.
+"""The agreement of an agent with its mask partners on the keys of their shares, before round 0.
 
 The agent announces its keys of this run, waits for the announcements of its partners, keeps them in
 its state directory, and tells the tokens of its shares. In a run in stages, all agents agree on the
@@ -55,7 +55,7 @@ type Choose = Callable[[Mapping[int, Announcement]], Awaitable[int]]
 
 @dataclass(frozen=True)
 class Agreement:
-    """What an agent has agreed on with the others."""
+    """The agreement of an agent with the others."""
 
     shares: ShareSecrets | None = None  # with its partners; None: the run has no secret masks
     scale: float | None = None  # the unit of masks, in a run in stages

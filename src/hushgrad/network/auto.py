@@ -72,7 +72,7 @@ def with_stepsize(config: AgentConfig, exponent: int) -> AgentConfig:
 
 
 def told(config: AgentConfig, objective: Objective, own_weight: float) -> int:
-    """What this agent announces: the e of L_i ≤ 2^e, or in a large network that of its λ.
+    """The number that the agent announces: the e of L_i ≤ 2^e, or in a large network that of its λ.
 
     A λ is rounded down to a power of two as well: it tells L_i as exactly as it is told itself.
     """

@@ -1,4 +1,7 @@
-"""The rules of a policy that look into its ledger: what was begun and spent before counts, too."""
+"""The rules of a policy that look into its ledger: earlier runs and earlier spending count, too.
+
+The admission of a run, the spending of a fit and the doctor judge by them.
+"""
 
 from __future__ import annotations
 

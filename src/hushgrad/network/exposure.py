@@ -150,7 +150,7 @@ def setting_of(run: RunConfig, *, is_quadratic: bool) -> Setting:
 
 
 def _of_fit(declared: Declared) -> dict[str, Any]:
-    """What a fit is expected to tell."""
+    """The numbers that a fit is expected to tell."""
     from hushgrad.fitting.told import told_by
 
     told = told_by(declared)
@@ -192,7 +192,7 @@ def own_numbers(
 
 
 def _expected_share(config: AgentConfig, objective: Objective) -> float | None:
-    """How much of a row a fit like that of this site's rows determines, if this is judged."""
+    """The share of a row that a fit like that of this site's rows determines, if it is judged."""
     model, rows = config.run.model, objective.fit_rows
     if model is None or rows is None or "sums" in config.accept_exposure:
         return None

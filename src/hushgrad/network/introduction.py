@@ -1,4 +1,4 @@
-"""How an agent gets to know its part of the network: from its own links and its neighbours' HELLOs.
+"""The introduction of an agent to its network: from its own links and its neighbours' HELLOs.
 
 The deployed agent (deployed.py) calls `introduce` before the first round of a run. It calls
 `local_agent` at every start, with the facts that `introduce` gave.

@@ -111,7 +111,7 @@ def plain_mu(mu: float | None) -> float | str | None:
 
 
 class ToldBefore(NamedTuple):
-    """What the sums of other runs told about the same data."""
+    """The numbers that the sums of other runs told about the same data."""
 
     runs: int = 0
     numbers: int = 0
@@ -122,7 +122,7 @@ NOTHING_TOLD = ToldBefore()
 
 
 def told_before(config: AgentConfig) -> ToldBefore:
-    """What the stages of this agent's other runs told about its data, by every ledger."""
+    """The numbers that this agent's other runs told about its data, by every ledger."""
     found: dict[tuple[str, str], list[LedgerLine]] = {}
     for ledger in ledgers_of(config):
         if not ledger.exists:

@@ -184,7 +184,7 @@ def policies_of(named: Path | None) -> list[Policy]:
 
 @dataclass(frozen=True, kw_only=True)
 class StageFacts:
-    """What a policy asks about one stage of a plan."""
+    """The facts about one stage of a plan that a policy judges."""
 
     name: str
     kind: str  # of the fit, or "sum": pooled tables
@@ -196,7 +196,7 @@ class StageFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What a policy asks about a run; None: not known, which no rule accepts."""
+    """The facts about a run that a policy judges; None: not known, which no rule accepts."""
 
     kind: str
     design: str

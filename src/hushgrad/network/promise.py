@@ -1,4 +1,4 @@
-"""What an agent's masks promise about its rows, from its file alone.
+"""The promise of an agent's masks about its rows, from its file alone.
 
 A row has a public bound if the file declares one: `row_norm` bounds ‖x‖ of every row, an intercept
 included, and `row_target` bounds |y|. docs/guarantee.md derives the promise. `hushgrad doctor`

@@ -1,8 +1,9 @@
-"""What a fit spends: judged by the policies and written into every ledger before each average.
+"""The spending of a fit: judged by the policies and written into every ledger before each average.
 
-A run is admitted by what it will probably take (admission.py). How many steps a fit takes, and how
-much a row weighs in a sum, follows from pooled sums, on which other sites have an influence. So an
-agent counts again before every average, together with the earlier runs of the same data.
+A run is admitted by the numbers that it will probably pool (admission.py). The number of steps of a
+fit, and the weight of a row in a sum, follow from pooled sums, on which other sites have an
+influence. So an agent counts again before every average, together with the earlier runs of the same
+data. programme.py calls `spend`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a policy asks about the stages of a fit or of a plan, from this site's own rows.
+"""The facts about the stages of a fit or a plan that policies judge, from this site's own rows.
 
 `admission.py` takes it into the facts of a run.
 """

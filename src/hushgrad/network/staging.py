@@ -1,4 +1,4 @@
-"""What a deployed agent computes with: the masked statistics of its stages, or its masked gradient.
+"""The objective of a deployed agent as its steps see it: masked stage by stage, or masked once.
 
 `hushgrad.agent.stages` says what a stage is. The deployed agent (deployed.py) enters a stage here;
 state/stages.py keeps the stages that have begun.
@@ -117,7 +117,7 @@ class Stages:
         return within_stage(algorithm) if self.lengths else algorithm  # type: ignore[arg-type]  # Masked
 
     def tells(self, hub: Hub, links: Any) -> int:
-        """What this agent announces for the common stepsize."""
+        """The number that this agent announces for the common stepsize."""
         return told(self.config, self._objective, own_weight(self.config, hub, links))
 
     def provisional(self) -> AgentConfig:

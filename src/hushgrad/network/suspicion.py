@@ -1,4 +1,4 @@
-"""What a deployed agent does about a neighbour whose messages jump.
+"""The answer of a deployed agent to a neighbour whose messages jump.
 
 It logs one line for each burst of jumps, counts every jump and, past the bound of its file, ends
 the run by name. The rule that finds jumps is in protocol/jumps.py. The rounds (rounds.py) ask

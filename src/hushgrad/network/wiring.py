@@ -1,4 +1,4 @@
-"""How a deployed agent is wired: its session, credentials, hub and stages, from its configuration.
+"""The wiring of a deployed agent: its session, credentials, hub and stages, from its configuration.
 
 deployed.py calls these functions once at every start.
 """

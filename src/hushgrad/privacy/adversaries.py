@@ -1,7 +1,7 @@
-"""Who listens: an eavesdropper on links, or agents of the network that are curious or active.
+"""The adversaries: an eavesdropper on links, or agents of the network that are curious or active.
 
-All follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of
-its stepsizes and splits, never the draws.
+All follow Kerckhoffs: they know the graph, the weights, the algorithm and the distributions of its
+stepsizes and splits, never the draws. Users name them to `hg.audit`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Adversary(abc.ABC):
 
     @abc.abstractmethod
     def hears(self, links: Iterable[Link]) -> frozenset[Link]:
-        """Which of a run's links this adversary hears."""
+        """The links of a run that this adversary hears."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Active(Curious):
         return replace(self, at=at, begin=self.begin + begin) if at else None
 
     def tamper(self, k: int, sender: int, receiver: int, payload: Payload) -> Payload:
-        """What the sender really sends in iteration k."""
+        """The payload that the sender really sends in iteration k."""
         at = frozenset(self.at)
         if sender not in self.members or receiver in self.members or not {k, k - 1} & at:
             return payload

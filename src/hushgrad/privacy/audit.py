@@ -1,4 +1,4 @@
-"""`audit`: who learns what of whom in a run, attacked with everything the lab has."""
+"""`audit`: every adversary attacks every agent of a run with everything that the lab has."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def audit(
 
 
 def targets_of(lab: Lab, agents: Iterable[int] | None) -> list[int]:
-    """Who is attacked."""
+    """The agents that are attacked."""
     m = lab.run.network.n_agents
     chosen = list(range(m) if agents is None else dict.fromkeys(agents))
     for i in chosen:
@@ -87,7 +87,7 @@ def targets_of(lab: Lab, agents: Iterable[int] | None) -> list[int]:
 
 
 def cases_of(lab: Lab, targets: Sequence[int], adversary: object) -> Iterator[Case]:
-    """Who attacks whom."""
+    """The pairs of adversary and target."""
     for wish in _wishes(adversary):
         for i in targets:
             near = lab.neighbours(i)

@@ -1,10 +1,11 @@
 """The smallest coalition that exposes an agent.
 
-Candidates are the agent's neighbours; where these do not suffice, also those who share a mask with
-it; beyond them there is everyone else, to whom θ* alone tells g_i(θ*). More members never learn
-less. So attacks that fail for all candidates together are not run for fewer, and who cannot be
-spared from all of them belongs to every coalition that succeeds: it is those, or those and some
-more, tried by increasing size. Attacks are run only where who hears what lets them.
+Candidates are the agent's neighbours; if these do not suffice, also the agents that share a mask
+with it. Beyond them are all other agents, to whom θ* alone tells g_i(θ*). More members never learn
+less. So attacks that fail for all candidates together are not run for fewer. A candidate that
+cannot be spared from all of them belongs to every coalition that succeeds: the smallest one is
+these candidates, or these and some more, tried by increasing size. An attack is run only if the
+heard links allow it. `audit` asks for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MOST = 100  # coalitions that are looked at for one agent
 
 @dataclass(frozen=True, kw_only=True)
 class Coalition:
-    """Who together exposes an agent."""
+    """The agents that together expose an agent."""
 
     agent: int
     members: tuple[int, ...] | None  # None: nobody was found

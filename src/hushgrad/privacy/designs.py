@@ -1,4 +1,6 @@
-"""Ways for a method of the PDG family to hide its steps, to be put side by side."""
+"""Ways for a method of the PDG family to hide its steps, side by side for `hushgrad audit
+--compare`.
+"""
 
 from __future__ import annotations
 

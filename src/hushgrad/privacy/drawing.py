@@ -76,7 +76,7 @@ def _agent(i: int, at: Point, radius: float, finding: Finding | None, *, numbere
 
 
 def recovered_places(audit: Findings, kind: str) -> dict[int, tuple[float, ...]]:
-    """Where the worst adversary of a kind sees agents, of those that it sees."""
+    """The places at which the worst adversary of a kind sees agents, of those that it sees."""
     worst = {i: audit.worst(i, kind) for i in audit.agents}
     return {i: f.place for i, f in worst.items() if f is not None and f.place is not None}
 

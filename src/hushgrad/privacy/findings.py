@@ -20,7 +20,7 @@ _ORDER: tuple[Verdict, ...] = ("exposed", "direction exposed", "not recovered") 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one adversary gets of one agent."""
+    """The evidence of one adversary about one agent."""
 
     agent: int
     kind: str  # eavesdropper, neighbour, neighbours; any other adversary is a kind of its own
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def best(self) -> Evidence | None:
-        """What the verdict rests on, or the nearest miss."""
+        """The evidence on which the verdict rests, or the nearest miss."""
         return best(self.evidence)
 
     @property
@@ -54,7 +54,7 @@ NONE = "no attack applies"
 
 
 def effort(tried: int, failed: int) -> str:
-    """How many attacks were tried, and how many an error ended.
+    """The number of attacks that were tried, and of those that an error ended.
 
     >>> effort(1, 0), effort(3, 2), effort(0, 0)
     ('1 attack tried', '3 attacks tried, 2 failed', 'no attack applies')
@@ -102,7 +102,7 @@ class Findings:
         return min(of_kind, key=_severity, default=None)
 
     def count(self, kind: str, exposure: Verdict) -> int:
-        """How many agents come off like this against their worst adversary of a kind."""
+        """The number of agents with this verdict against their worst adversary of a kind."""
         worst = [self.worst(agent, kind) for agent in self.agents]
         return sum(f is not None and f.exposure == exposure for f in worst)
 

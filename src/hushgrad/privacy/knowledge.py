@@ -1,9 +1,9 @@
-"""What one adversary knows of one trial of a run, and nothing more.
+"""The knowledge of one adversary about one trial of a run, and nothing more.
 
 A view holds public things (graph, weights, algorithm), the messages on the links that the adversary
-hears, and what its members know themselves. Everything else is not hidden in it but absent: no
-truth, no run, no seed or key, no data of others. Only the game of membership gives its adversary
-more, all data but one bit (`suspects`), and no other attack may look at that.
+hears, and its members' own knowledge. Everything else is not hidden in it but absent: no truth, no
+run, no seed or key, no data of others. Only the game of membership gives its adversary more, all
+data but one bit (`suspects`), and no other attack may look at that. Every attack takes a view.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ type Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Own:
-    """What a curious agent knows of itself."""
+    """The knowledge of a curious agent about itself."""
 
     x: Floats  # (n + 1, d) its estimates
     gradients: Floats  # (n, d) of its f_i at them
@@ -152,11 +152,11 @@ class Knowledge:
         return tuple(range(a, b) for a, b in pairwise([0, *accumulate(self.stage_lengths)]))
 
     def out_links(self, i: int) -> tuple[int, ...]:
-        """To whom i sends, ascending."""
+        """The receivers of i, ascending."""
         return tuple(sorted(r for s, r in self.links if s == i))
 
     def in_links(self, i: int) -> tuple[int, ...]:
-        """From whom i receives, ascending."""
+        """The senders to i, ascending."""
         return tuple(sorted(s for s, r in self.links if r == i))
 
     def hears(self, sender: int, receiver: int) -> bool:
@@ -187,7 +187,7 @@ class Knowledge:
         return found
 
     def own(self, i: int) -> Own:
-        """What member i knows of itself."""
+        """The knowledge of member i about itself."""
         if i not in self._own:
             who = f"agents {sorted(self.members)}" if self.members else "no agent"
             raise PrivacyError(

@@ -1,4 +1,4 @@
-"""Attacks on one recorded run: each adversary's view is made once, each question asked once."""
+"""Attacks on one recorded run: each view is made once, each question asked once. audit.py asks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAME = 1e-6  # of the largest number: rounding of another driver is far below, 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOutcome:
-    """What one adversary gets of one agent."""
+    """The outcome of all attacks of one adversary on one agent."""
 
     evidence: tuple[Evidence, ...]  # of every attack that was tried
     tried: tuple[str, ...]  # attacks that gave an estimate, by name
@@ -91,21 +91,21 @@ class Lab:
 
     @cached_property
     def everything(self) -> Knowledge:
-        """What an eavesdropper on every link has."""
+        """The view of an eavesdropper on every link."""
         view = Knowledge.of(self.run, Eavesdropper(), trial=self.row)
         return replace(view, suspects=self.suspects)
 
     @cached_property
     def suspects(self) -> dict[int, Suspicion]:
-        """What the game of membership assumes to be known."""
+        """The knowledge that the game of membership assumes."""
         return suspicions_of(self.run, self.row)
 
     def neighbours(self, i: int) -> tuple[int, ...]:
-        """Who sends to agent i or hears it, those two hops away included where they do."""
+        """The agents that send to agent i or hear it, some of them two hops away."""
         return tuple(sorted({*self.everything.in_links(i), *self.everything.out_links(i)}))
 
     def partners(self, i: int) -> tuple[int, ...]:
-        """Who shares a mask with agent i."""
+        """The agents that share a mask with agent i."""
         masks = getattr(self.run.algorithm, "masking", None)
         return () if masks is None else masks.partners(i, self.run.network.n_agents)
 

@@ -1,4 +1,6 @@
-"""Audits as one page of HTML that needs nothing else: no network, no script."""
+"""Audits as one page of HTML that needs nothing else; `Audit.page` and `hushgrad audit --out` use
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the agents of a rendezvous stand, as an adversary reconstructs it."""
+"""The places of the agents of a rendezvous, as an adversary reconstructs them, for the lab."""
 
 from __future__ import annotations
 

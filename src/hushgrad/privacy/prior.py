@@ -1,4 +1,4 @@
-"""The best guess without messages: what an estimate must clearly beat before it counts.
+"""The best guess without messages: an estimate must clearly beat it before it counts.
 
     g_i^k, g_i(θ*)    0; for a coalition also the mean of its own; and, as Σ_i g_i(θ*) = 0, minus
                       the sum of its own divided among the others. θ* is known to participants.
@@ -7,7 +7,7 @@
     x_i^k             θ*; for a coalition also the mean of its own
     a direction       any: the angle to a random line that is undercut with a given chance
 
-Every guess is tried and the best one taken, as if somebody knew which that is.
+verdict.py tries every guess and takes the best one, as if somebody knew which one that is.
 """
 
 from __future__ import annotations

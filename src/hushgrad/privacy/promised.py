@@ -1,4 +1,4 @@
-"""What the masks of an audited run promise, beside what attacks found: the guarantee of its rows.
+"""The promise of an audited run's masks, beside the findings of attacks: the guarantee of its rows.
 
 docs/guarantee.md derives the numbers. They need a public bound on a row. A simulation knows its
 rows, so the largest of them takes the place of the bound; the page says so. Only a run whose

@@ -10,16 +10,16 @@ Of each run the adversary has the masked statistic S_r = (H_r + Q_r, q_r + c_r) 
     average        of n runs with new masks on unchanged data: the error falls as 1/√n
     membership     log-likelihood ratios of independent masks add up: μ² = Σ μ_r²
 
-Masks are the same where the key and everything that enters it are: in a simulation the seed and the
-trial, in a deployment what docs/agents.md says. Whether data changed the adversary does not know:
-it tries all of this, and the truth says what was right.
+Masks are the same if the key and everything that enters it are the same: in a simulation the seed
+and the trial; docs/agents.md says it of a deployment. The adversary does not know if data changed:
+it tries all of this, and the truth says which was right.
 
 Of runs in stages the first stages are compared, then the second ones, and so on: an agent's
 statistic is that of a stage. Data that changed lead later stages elsewhere, so of a change the
 first stage tells most. Membership takes all stages together.
 
-Limits. Methods of the PDG family; an adversary whose attacks on single runs do not give the masked
-statistic gives nothing here.
+Limits. The attacks are for methods of the PDG family. An adversary whose attacks on single runs do
+not give the masked statistic learns nothing here.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _stages(lab: Lab) -> tuple[Lab, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _OneRun:
-    """What an adversary has of an agent in one run."""
+    """The masked statistic of an agent in one run, as an adversary has it."""
 
     lab: Lab
     view: Knowledge
@@ -237,7 +237,7 @@ def _judged(name: str, last: _OneRun, target: int, value: Floats) -> Iterator[Ev
 
 
 def _distinct(heard: Sequence[_OneRun]) -> list[_OneRun]:
-    """Those whose statistic no earlier one has: equal ones have the same masks and data."""
+    """The runs whose statistic no earlier one has: equal ones have the same masks and data."""
     kept: list[_OneRun] = []
     for one in heard:
         size = _SAME * float(np.linalg.norm(one.statistic))

@@ -1,4 +1,7 @@
-"""One agent's part of a finished run, computed again from its trace and the seeded draws."""
+"""One agent's part of a finished run, computed again from its trace and the seeded draws.
+
+The views of curious agents (knowledge.py), the truth and the witness use it.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def trace_of(run: Run, row: int) -> Floats:
 
 
 def masks(run: Run, row: int) -> list[Mask] | None:
-    """What each agent's objective was masked with, if it was."""
+    """The mask of each agent's objective, if it was masked."""
     found = agent_masks(
         run.algorithm,
         run.network,

@@ -1,7 +1,7 @@
 """True rows of an agent's data, and which of them an estimate of rows has met.
 
-The judge (verdict.py) uses it. A row of a logistic f_i is y_r x_r, of others x_r; a fit leaves the
-sign of each row open, so that rows are compared up to their signs.
+The judge (verdict.py) uses it. A row of a logistic f_i is y_r x_r, of others x_r. A fit leaves the
+sign of each row open, so rows are compared up to their signs.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ type Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """What the game of membership tells its adversary of an agent, in one stage."""
+    """The rows that the game of membership shows its adversary, of an agent in one stage."""
 
     objective: Floats  # (d, d + 1) [H_i | q_i]
     rows: Floats  # (n_i, d, d + 1) what each row adds to it
@@ -123,5 +123,5 @@ def row_alone(problem: Problem, i: int, row: int, trial: int | None = None) -> A
 
 
 def _rows(problem: Problem, i: int, trial: int | None) -> NDArray[np.int64] | None:
-    """Which rows of the arrays are data."""
+    """The places of rows that are data."""
     return row_places(problem.agent_data(i, trial))

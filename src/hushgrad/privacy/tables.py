@@ -1,4 +1,4 @@
-"""Findings in words and columns."""
+"""Findings in words and columns, for the terminal and for the page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row(finding: Finding) -> tuple[str, ...]:
 
 
 def told(e: Evidence | None) -> str:
-    """What an attack got, how exactly, and what a guess would have got.
+    """The estimate of an attack, its error, and that of a guess, in words.
 
     >>> told(Evidence(attack="flow", quantity="gradient at optimum", k=None, error=2e-8, guess=1.0))
     'Flow: g(θ*), 2e-08 off (guess 100 %)'
@@ -57,7 +57,7 @@ def title(attack: str) -> str:
 
 
 def what(e: Evidence) -> str:
-    """What an estimate is about.
+    """The quantity of an estimate, in short.
 
     >>> what(Evidence(attack="flow", quantity="gradient", k=(1, 8), error=0.0, guess=1.0))
     'g at k = 1…8'
@@ -92,7 +92,7 @@ def rows(audit: Findings) -> list[tuple[str, ...]]:
 
 
 def counts(audit: Findings, kind: str) -> str:
-    """How many agents a kind of adversary exposes; where it exposes none, how much was tried."""
+    """The number of agents that a kind of adversary exposes; if none, the attacks tried."""
     worst = [f for agent in audit.agents if (f := audit.worst(agent, kind)) is not None]
     said = [
         f"{n} of {len(worst)} {exposure}"
@@ -107,7 +107,7 @@ def counts(audit: Findings, kind: str) -> str:
 
 
 def without_truth(audit: Findings) -> list[str]:
-    """What was estimated and could not be judged, and in how many findings."""
+    """The estimates that could not be judged, and the number of their findings."""
     found = Counter(item for finding in audit.findings for item in finding.unjudged.items())
     return [
         f"{title(name)}: {QUANTITIES[quantity]} ({n} of {len(audit.findings)} findings)"

@@ -1,4 +1,4 @@
-"""What really was, to judge an attack by; no attack is given it."""
+"""The truth about a run, by which the judge (verdict.py) measures attacks; no attack sees it."""
 
 from __future__ import annotations
 

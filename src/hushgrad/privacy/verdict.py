@@ -1,7 +1,7 @@
 """From estimates to verdicts: relative errors, what guessing would give, and plain words.
 
-An estimate is worth something if it is near the truth *and* clearly nearer than the best guess
-without messages (prior.py). What it may be about:
+An estimate counts if it is near the truth *and* clearly nearer than the best guess without messages
+(prior.py). It may be about:
 
     secrets            g_i^k, g_i(θ*), H_i, f_i as a whole, rows of its data, or their number n_i:
                        within 10 %, the agent is exposed
@@ -91,7 +91,7 @@ class Evidence:
 
     @property
     def extent(self) -> float:
-        """How many vectors it is about; that of a function has no number."""
+        """The number of vectors of an estimate; that of a function has none."""
         if self.quantity == "objective":
             return np.inf
         return 1 if self.k is None else 1 + self.k[1] - self.k[0]
@@ -136,7 +136,7 @@ class Judge:
         self.truth, self.at = truth, at
 
     def __call__(self, view: Knowledge, estimate: Estimate) -> tuple[Evidence, ...]:
-        """What an estimate is worth; nothing where there is no truth to compare with."""
+        """The worth of an estimate; nothing if there is no truth to compare with."""
         if estimate.k is not None:
             kept = slice(None) if self.at is None else np.isin(estimate.k, self.at)
             estimate = replace(estimate, k=estimate.k[kept], value=estimate.value[kept])
@@ -163,14 +163,14 @@ class Judge:
                 return ()
 
     def unjudged(self, estimate: Estimate) -> str | None:
-        """What an estimate is about for which there is no truth, if there is any."""
+        """The quantity of an estimate for which there is no truth, if there is any."""
         quantity, i = estimate.quantity, estimate.target
         if quantity in ("objective", "curvature") and self.truth.hessian(i) is None:
             return "curvature"
         return "count" if quantity == "count" and self.truth.n_rows(i) is None else None
 
     def _rows(self, e: Estimate) -> tuple[Evidence, ...]:
-        """How many rows are met; the error is the median of these, or the least if there is none.
+        """The number of rows that are met; the error is their median, or the least if none is.
 
         What any other agent has counts as a guess: a row that is usual is no secret.
         """
@@ -284,7 +284,7 @@ class Judge:
 
     @cached_property
     def _floor(self) -> float:
-        """What counts as a gradient of zero."""
+        """The length up to which a gradient counts as zero."""
         usual = max(
             float(np.linalg.norm(self.truth.gradients(i)[0])) for i in range(self.truth.n_agents)
         )

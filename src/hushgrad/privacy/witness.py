@@ -1,4 +1,4 @@
-"""The deniability witness of Theorems 2 and 4, and how deniable it is.
+"""The deniability witness of Theorems 2 and 4, for `hg.witness`.
 
 **Witness.** Messages of agent i contain λ_i^k g_i^k and never g_i^k. So with ĝ_i^k = e^{ζ_k} g_i^k
 and λ̂_i^k = e^{−ζ_k} λ_i^k agent i sends, for the same draws and the same received messages, the
@@ -6,9 +6,9 @@ same messages: for any finite number of iterations and any ζ_k. `witness` const
 the agent's own code with both, and compares every message. A factor that is a power of two changes
 no bit; others round.
 
-Changing λ in finitely many iterations changes no limit and no tail of a sum, so whatever of the
-conditions of Theorem 1 or 3 held for λ holds for λ̂. (Kept up for ever, a factor that only agent i
-uses would break Σ |λ_i − λ_j| < ∞.)
+Changing λ in finitely many iterations changes no limit and no tail of a sum, so the conditions of
+Theorem 1 or 3 hold for λ̂ if they hold for λ. (Kept up for ever, a factor that only agent i uses
+would break Σ |λ_i − λ_j| < ∞.)
 
 **The honest companion.** Everybody knows how stepsizes are drawn, λ = base(n) (1 − ϱ a_n) with ϱ
 uniform in (0, 1]. The alternative needs ϱ̂_k = (1 − e^{−ζ_k}(1 − ϱ_k a_n)) / a_n instead. As long as
@@ -17,8 +17,8 @@ impossible. For one ζ that leaves
 
     max_k log(1 − ϱ_k a_n)  <  ζ  ≤  min_k log((1 − ϱ_k a_n) / (1 − a_n))
 
-about 1/k² wide for the paper's schedule. Where ϱ is drawn once, one ϱ̂ must explain all iterations,
-and where nothing deviates none can: then ζ = 0 is all there is.
+This interval is about 1/k² wide for the paper's schedule. If ϱ is drawn once, one ϱ̂ must explain
+all iterations. If nothing deviates, no ϱ̂ can, and ζ = 0 alone remains.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Witness:
         return self.difference <= _TOLERANCE and self.first_impossible_k is None
 
     def summary(self) -> str:
-        """What was shown, in plain words."""
+        """The result in plain words."""
         low, high = (f"{z:.4g}" for z in (self.zeta.min(), self.zeta.max()))
         by = f"e^{low}" if low == high else f"e^{low} to e^{high}"
         same = (
@@ -212,7 +212,7 @@ def _factors(zetas: Floats) -> tuple[Floats, Floats]:
 
 
 def _mail(run: Run, trial: int, agent: int) -> tuple[list[Mail], list[Mail]]:
-    """What an agent sent, by receiver, and received, by sender, in each iteration."""
+    """The messages that an agent sent, by receiver, and got, by sender, in each iteration."""
     n = len(trace_of(run, trial)) - 1
     sent: list[Mail] = [{} for _ in range(n)]
     received: list[Mail] = [{} for _ in range(n)]

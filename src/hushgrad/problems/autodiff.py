@@ -1,7 +1,8 @@
 """JAX for a problem: gradients, sums over agents, Hessians, curvatures.
 
 Everything runs in float64 inside a context of its own; no global flag is touched, and results leave
-as NumPy arrays.
+as NumPy arrays. `Problem` and agents with `jax = true` load this module when they need a
+derivative.
 """
 
 from __future__ import annotations

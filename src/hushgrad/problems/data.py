@@ -2,6 +2,8 @@
 
 A pytree is here a dict, tuple, list or namedtuple of pytrees, down to the arrays. It is walked
 without JAX, so that an agent with a NumPy objective never imports it.
+
+`Problem` keeps its data here.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class AgentsData:
         return [None] if self.n_trials is None else self._numbers.tolist()
 
     def places(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the data of these trials stand on the axis of the trials."""
+        """The places of these trials' data on the axis of the trials."""
         return np.searchsorted(self._numbers, trials)
 
     def as_given(self) -> Any:

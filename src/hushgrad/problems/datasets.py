@@ -1,4 +1,7 @@
-"""scikit-learn's bundled data, divided among agents: evenly, or so that they disagree."""
+"""scikit-learn's bundled data, divided among agents: evenly, or so that they disagree.
+
+The builders of regressions take them by `dataset=`.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ def _standard(values: Vector) -> Vector:
 
 
 def _counts(rows: int, n_agents: int, sizes: Sequence[float] | None) -> NDArray[np.int64]:
-    """How many rows each agent gets: proportional to sizes, adding up to `rows`."""
+    """The number of rows of each agent: proportional to sizes, adding up to `rows`."""
     shares = np.ones(n_agents) if sizes is None else np.asarray(sizes, np.float64)
     if shares.shape != (n_agents,) or not (np.isfinite(shares) & (shares > 0)).all():
         raise ProblemError(

@@ -1,10 +1,10 @@
-"""How much of every single row the sums of stages determine.
+"""The part of every single row that the sums of stages determine.
 
 Stages tell sums over the rows (x, y) of honest agents: Σ h(t) x xᵀ and Σ p(t) x at every θ_s, with
 t = xᵀθ_s, h the curvature and p the slope of a row's loss there. An adversary may combine these K
-numbers as it likes: differences of stages tell other rows than each stage alone. What a row tells
-is the derivative of the numbers with respect to the row, J_r (K × d). An adversary who knows what
-rows usually look like, x ~ N(μ, Σ), has after the sums, to first order and in units of Σ,
+numbers as it likes: differences of stages tell other rows than each stage alone. They tell of a row
+its derivative, J_r (K × d), the derivative of the numbers with respect to the row. An adversary who
+knows the usual look of rows, x ~ N(μ, Σ), has after the sums, to first order and in units of Σ,
 
     C_r = I − P_r,      P_r = J_rᵀ (Σ_j J_j J_jᵀ)⁻¹ J_r
 
@@ -55,7 +55,7 @@ class OwnRows(NamedTuple):
 
 
 class SecretsOfRows(NamedTuple):
-    """What a loss tells of a row: its weights in the sums, and whether y is a secret number."""
+    """The part of a row in the sums of a loss: its weights, and whether y is a secret number."""
 
     coefficients: rows.Coefficients
     fixed: rows.Coefficients
@@ -85,7 +85,7 @@ def rows_of(data: Any) -> OwnRows:
 
 
 def reach(loss: SecretsOfRows, own: OwnRows, *, is_fixed: bool) -> float:
-    """What no entry of the linear part of a statistic exceeds, at any θ, the penalty aside.
+    """The bound of every entry of the linear part of a statistic, at any θ, without the penalty.
 
     A row adds p x, and |p| ≤ max(|y|, delta); p of a fixed curvature is a slope: |p| ≤ delta. A
     logistic row has |p| ≤ 1 = |y|.

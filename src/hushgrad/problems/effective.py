@@ -1,4 +1,4 @@
-"""How many rows really carry a sum: a few that dominate it stand out from all others.
+"""The number of rows that really carry a sum: a few that dominate it stand out from all others.
 
 A row (x, y) weighs w = ‖x‖² in a sum of x xᵀ. The effective rows are
 

@@ -1,5 +1,7 @@
 """Data that is made for the agents that are asked for: by a function, by addressed draws, from
-files. A shard of a large simulation asks for its own agents; sums over all go part by part.
+files.
+
+A shard of a large simulation asks for its own agents; sums over all go part by part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damped Newton in float64, down to the rounding level of the gradient."""
+"""Damped Newton in float64, down to the rounding level of the gradient, for `Problem.solution`."""
 
 from __future__ import annotations
 

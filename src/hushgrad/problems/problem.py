@@ -162,7 +162,7 @@ class Problem:
         return autodiff.gradient_of(self.loss) if self._gradient is None else self._gradient
 
     def places(self, trials: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where solutions and data of these trials stand, if every trial has its own."""
+        """The places of these trials' solutions and data, if every trial has its own."""
         return self._agents.places(trials)
 
     def agent_data(self, i: int, trial: int | None = None) -> Any:
@@ -225,7 +225,7 @@ class Problem:
 
     @property
     def row_loss(self) -> SecretsOfRows | None:
-        """How the sums of stages depend on single rows; None: no stage could be judged by them."""
+        """The loss of single rows in the sums of stages; None: no stage could be judged by it."""
         return row_loss(self._curvature.rows)
 
     def local_value(self, i: int, trial: int | None = None) -> Callable[[ArrayLike], float]:

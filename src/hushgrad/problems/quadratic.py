@@ -1,4 +1,7 @@
-"""The quadratic problems of the paper and its relatives: estimation, rendezvous, average."""
+"""The quadratic problems of the paper and its relatives: estimation, rendezvous, average.
+
+Users call them as `hg.problems.estimation` and so on.
+"""
 
 from __future__ import annotations
 

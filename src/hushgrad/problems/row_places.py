@@ -1,4 +1,4 @@
-"""Where an agent's data have rows: the built-in regressions and estimations know them.
+"""The places of rows in an agent's data: the built-in regressions and estimations know them.
 
 The judgement of exposure counts rows, and the privacy lab attacks them.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def row_places(data: Any) -> NDArray[np.int64] | None:
-    """Which rows of an agent's arrays are data, not padding; None if the data are no rows.
+    """The rows of an agent's arrays that are data, not padding; None if the data are no rows.
 
     >>> row_places({"X": np.eye(3), "y": np.ones(3), "weight": np.array([1, 1, 0]), "penalty": 0})
     array([0, 1])

@@ -1,4 +1,4 @@
-"""Checks of a loss before it is used: its shape, the dimension of θ, NumPy or JAX."""
+"""Checks of a loss before `Problem` uses it: its shape, the dimension of θ, NumPy or JAX."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _check_cells(
 def _exposure(
     result: Fitted, data: Mapping[str, Data], told: Mapping[str, FitProgress]
 ) -> str | None:
-    """What agents would refuse about the sums, with the rows of all sites as honest ones."""
+    """The objection of agents to the sums, with the rows of all sites as honest ones."""
     accept = 'To accept this, say accept_exposure=["sums"].'
     if result.is_quadratic:
         found = _single(data)
@@ -132,7 +132,7 @@ def _exposure(
 
 
 def _single(data: Mapping[str, Data]) -> str | None:
-    """What the sums of a linear fit tell of one row that differs from all others."""
+    """The objection to a linear fit whose sums tell one row that differs from all others."""
     every = [part.X for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
     if not every or len({X.shape[1] for X in every}) > 1:
         return None

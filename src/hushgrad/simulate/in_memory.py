@@ -1,4 +1,7 @@
-"""Agents alone, each with its own step machine, joined in one process: `engine="agents"`."""
+"""Agents alone, each with its own step machine, joined in one process.
+
+`hg.run` with `engine="agents"` uses it.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ def _channels(linked: Graph, recording: Recording) -> tuple[Channel, ...]:
 
 
 def simulate(request: RunRequest) -> Outcome:
-    """All trials of an order, one after the other, agent by agent."""
+    """All trials of a request, one after the other, agent by agent."""
     m, d = request.x0.shape[1:]
     samples = len(request.samples)
     error, consensus = (np.full((len(request.trials), samples), np.nan) for _ in range(2))

@@ -1,4 +1,7 @@
-"""The progress bar of a run: on a terminal only, and only for work that takes its time."""
+"""The progress bar of a run: on a terminal only, and only for work that takes its time.
+
+Runs, tunings, audits and sweeps show it.
+"""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Run:
 
     @property
     def revealed(self) -> Mapping[str, Any] | None:
-        """What the stages reveal about honest rows: `numbers`, `rows`, `share` and more.
+        """The numbers that the stages reveal about honest rows: `numbers`, `rows`, `share`, more.
 
         `rows` and `share` are None where the problem does not tell its rows. The whole is None in a
         run without stages.

@@ -250,7 +250,7 @@ def _stage(
 
 
 def _from(begin: int, tamper: Tamper | None) -> Tamper | None:
-    """What agents do to messages in a stage that begins then: iterations count over the run."""
+    """The tampering in a stage that begins then: iterations count over the run."""
     if tamper is None:
         return None
     return lambda k, sender, receiver, payload: tamper(begin + k, sender, receiver, payload)

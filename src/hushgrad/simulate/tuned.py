@@ -213,7 +213,7 @@ class Tuning:
         x: str | None = None,
         title: str | None = None,
     ) -> Any:
-        """How the error, or the cost to ε, hangs on a number; the best of each method is marked.
+        """The picture of the error, or of the cost to ε, by a number; the best of each is marked.
 
         y    a measure; by default what the tuning was by
         x    the name of a number of the grid, by default the first; of cells that differ in other

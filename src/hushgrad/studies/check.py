@@ -1,4 +1,4 @@
-"""The shape of a study, found right or wrong before anything is built."""
+"""The check of a study: its tables, keys and values, before build.py makes anything of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A study run by networks of processes, one for each algorithm, one after the other."""
+"""A study run by networks of processes, one for each algorithm, one after the other.
+
+`hushgrad run --engine processes` calls `run_processes`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A study: a TOML file with network, problem, algorithms and options, checked before it runs."""
+"""A study: a TOML file with network, problem, algorithms and options, checked before it runs.
+
+Users load one by `hg.load_study`; every command with a STUDY does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The product of a sweep's settings: concrete studies, numbered from 0."""
+"""The product of a sweep's settings: concrete studies, numbered from 0.
+
+`Study.run_sweep`, `hushgrad run --row` and `hushgrad gather` take its rows.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Assumptions 1 and 2 of Wang & Nedić for a network and a problem, each with its source.
 
-What built-in problems say of themselves is exact. Of a user's loss one can only see samples: they
-may refute convexity or a stated L, and never prove them.
+Built-in problems state exact facts about themselves. Of a user's loss one can only see samples:
+they may refute convexity or a stated L, and never prove them. proven.py and certificate.py take the
+facts.
 """
 
 from __future__ import annotations

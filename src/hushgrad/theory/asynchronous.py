@@ -3,6 +3,8 @@
 One link {i, j} wakes up in an iteration. The step is x⁺ = W^k(x − D^k λy), y⁺ = W^k(y + H(x⁺ − x))
 with W^k and D^k of that link, so it changes two agents only. A run of the linear step shows the
 rate, for many stepsizes at once.
+
+auto.py and tight.py ask for its rate.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class CertificateLine:
 
 @dataclass(frozen=True)
 class RunCertificate:
-    """What is known about an algorithm on a problem and a network before it runs."""
+    """The facts about an algorithm on a problem and a network before it runs."""
 
     label: str  # of the algorithm
     lines: tuple[CertificateLine, ...]

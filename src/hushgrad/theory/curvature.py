@@ -1,4 +1,7 @@
-"""The curvature of a problem at θ*: what tight rates and automatic stepsizes rest on."""
+"""The curvature of a problem at θ*, on which tight rates and automatic stepsizes rest.
+
+certificate.py, auto.py and proposals.py start from it.
+"""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _design(setting: Setting, own: OwnNumbers) -> Answer:
 
 
 def _told(setting: Setting) -> str:
-    """What messages tell without masks, and the way out."""
+    """The numbers that messages tell without masks, and the way out."""
     if setting.has_curvature:
         return 'gradients. Use PDGNDS with design = "recommended"'
     return "the vector itself. Use masks, as Consensus does if you leave them out"

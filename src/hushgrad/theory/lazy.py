@@ -7,6 +7,8 @@ docs/certificates.md has the proofs. M = (I + W)/2 has the eigenvalues 1 > μ₂
          τ λL [γ₂ + (λL/ρ) γ₁ (1 + 2L/σ)] < 1 with ρ = 1 − λσ/2 > √μ₂, τ = √(m − 1) ≥ ‖B − J‖
 
 γ₁ = max |z/(z² − 2μz + μ)| and γ₂ = max |(z − 1)/(z² − 2μz + μ)| over |z| = ρ and μ = μ₂ … μ_m.
+
+proven.py decides them for a run.
 """
 
 from __future__ import annotations

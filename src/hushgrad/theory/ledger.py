@@ -2,6 +2,8 @@
 
 Runs compose as μ² = Σ μ_r², also if later runs are chosen after the results of earlier ones
 (docs/guarantee.md says why). A ledger holds the μ of each run by its id.
+
+Users keep one with `hg.theory.Ledger`, and policies add up runs with it.
 """
 
 from __future__ import annotations

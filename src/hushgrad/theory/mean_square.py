@@ -9,6 +9,8 @@ The spectral radius of this map is below 1 if and only if E‖s‖² → 0; its 
 root mean square. The columns b_j of different agents are independent.
 
 A split that is drawn once, and masks that are drawn once, make a step of their own for every draw.
+
+auto.py and tight.py ask for these rates.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def mean_square_radius(
     me = np.arange(m)
 
     def noise(blocks: Floats) -> Floats:
-        """What splits add to P_xx, from P^Δ_jj (m, d, d)."""
+        """The part of splits in P_xx, from P^Δ_jj (m, d, d)."""
         each = root @ blocks @ root.swapaxes(1, 2)
         if is_isotropic:  # shares in random directions: the same size, no direction
             each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
@@ -253,7 +255,7 @@ def sampled_rates(algorithm: PDGNDS, step: TwoStep, network: Network, lams: Floa
         own, links = draw_shares(algorithm.splitting, senders, m, rng)
         drawn = replace(step, split=times(split_matrix(own, links, receivers, senders)))
         # one λ for each column; what is conserved would grow from rounding, beside shrinking errors
-        s = drawn.step(step.project(s, lam), lam)  # type: ignore[arg-type]
+        s = drawn.step(step.project(s, lam), lam)  # type: ignore[arg-type]  # one λ per column
         size = np.sqrt((s * s).sum(axis=(0, 1, 2))) + 1e-300
         logs += np.log(size) * (k >= steps // 2)
         s = s / size

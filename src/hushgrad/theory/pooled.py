@@ -1,4 +1,4 @@
-"""What the averages of a fit reveal, as the judgement of exposure counts it.
+"""The numbers that the averages of a fit reveal, for the judgement of exposure.
 
 The programme of a fit says how many numbers it is expected to pool (fitting/told.py). A deployed
 agent counts again before every average, with the numbers pooled so far (network/programme.py).

@@ -1,8 +1,8 @@
-"""What masks promise each agent, in numbers: `hg.guarantee`. docs/guarantee.md has the derivation.
+"""The promise of masks to each agent, in numbers: `hg.guarantee`; docs/guarantee.md derives it.
 
 The question of the promise: a row lies in the data of agent i. Could it as well lie in the data of
-the honest agent j? Whoever sees all masked statistics and knows everything else distinguishes the
-two worlds no better than N(0, 1) from N(μ, 1), with
+the honest agent j? An adversary that sees all masked statistics and knows everything else
+distinguishes the two worlds no better than N(0, 1) from N(μ, 1), with
 
     μ² = R(i, j) · runs · (S ‖Δq‖²/σ_q² + S_H ‖ΔH‖²/σ_H²)
 
@@ -43,7 +43,7 @@ def guarantee(
     agent: int = 0,
     delta: float = 1e-6,
 ) -> Guarantee:
-    """What zero-sum masks hide about the agent that holds a row; `print` shows a table.
+    """The guarantee of zero-sum masks about the agent that holds a row; `print` shows a table.
 
     masks       who masks with whom, `hg.masks.zero_sum(…)`
     sizes       the standard deviations of a share's entries, `masks.sizes(…)`

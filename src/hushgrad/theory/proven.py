@@ -62,7 +62,7 @@ def proofs(
 
 
 def _objective(algorithm: Stepping) -> Iterator[Condition]:
-    """What keeps a theorem from the functions that the agents really compute with."""
+    """The obstacle between a theorem and the functions with which agents really compute."""
     if not isinstance(algorithm, Private):
         return
     if algorithm.masking is not None and algorithm.masking.quadratic != 0:
@@ -111,7 +111,7 @@ def _theorem_3(
         lam = shape.scale if shape.power == 0 else 0.0
         facts = {"L": losses.L, "m": m, "eta": mixing.eta, "r": mixing.r}
         found = inequalities(lam, **facts)  # type: ignore[arg-type]  # the names and types fit
-        largest = largest_stepsize(**facts)  # type: ignore[arg-type]
+        largest = largest_stepsize(**facts)  # type: ignore[arg-type]  # the same
         values = ", ".join(
             f"({n}) {value:.3g}"
             for n, value in zip(["i", "ii", "iii", "iv"], found.margins, strict=True)

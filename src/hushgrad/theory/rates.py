@@ -94,7 +94,7 @@ def growths(step: LinearStep, lams: Floats, steps: int = LARGE_STEPS) -> Floats:
     for k in range(steps):
         if k % PROJECTED == 0:  # what is conserved grows from rounding only
             s = step.project(s, lams)  # type: ignore[arg-type]  # one λ per column
-        s = step.step(s, lams)  # type: ignore[arg-type]
+        s = step.step(s, lams)  # type: ignore[arg-type]  # the same
         size = np.sqrt((s * s).sum(axis=(0, 1, 2))) + 1e-300
         logs += np.log(size) * (k >= first)
         s = s / size

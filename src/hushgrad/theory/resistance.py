@@ -1,4 +1,4 @@
-"""Effective resistances: how well the pairs of honest agents hide from which agent a row comes.
+"""Effective resistances: they tell how well pairs of honest agents hide the origin of a row.
 
 Every pair of honest mask partners is a resistor of one ohm. R(i, j), the resistance between i and
 j, is small where many short paths join i and j. `promise.py` turns R into privacy.

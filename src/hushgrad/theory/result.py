@@ -19,7 +19,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
-    """What one coalition can tell about the agent that holds a row."""
+    """The success of one coalition in telling the agent that holds a row."""
 
     agent: int
     coalition: tuple[int, ...]  # empty: an outsider who sees every masked statistic

@@ -1,4 +1,4 @@
-"""How many numbers about how many rows the stages of a run reveal.
+"""The count of the numbers that the stages of a run reveal, and of the rows that they are about.
 
 Masks hide which honest agent holds a row. They do not hide the sum over the honest component: every
 stage reveals the sum of H_i, with d(d + 1)/2 numbers, and the sum of q_i, with d numbers. If these
@@ -162,7 +162,7 @@ def check_revealed(
 
 
 def _way_out(told: Revealed, limit: float) -> str:
-    """What would bring the share below the limit."""
+    """The change that would bring the share below the limit."""
     needed = _needed(told, limit)
     if told.rows is None:
         return f"Declare honest_rows in [run] of the agents' files; {needed} or more are enough."

@@ -1,4 +1,4 @@
-"""How long the deviations of stepsizes hold a run back, beside its linear rate.
+"""The stall: how long the deviations of stepsizes hold a run back, beside its linear rate.
 
 PDG-NDS and EXTRA move the mean by −(1/m) Σ λ_i^k g_i. With λ_i^k = λ(1 − ϱ_i/k^q), near θ*,
 
@@ -12,6 +12,8 @@ eigenvectors a of H̄ with eigenvalues h_a, the mean square of the error is k^�
 
 A geometric deviation has ratio^k in place of k^−q. The disagreement, which fresh draws keep up at
 the order λg_i/k^q, is not counted. Trackers multiply λ_i^k with y → 0: no deviation stalls them.
+
+tight.py adds it to the expected iterations.
 """
 
 from __future__ import annotations

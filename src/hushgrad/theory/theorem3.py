@@ -9,6 +9,8 @@ For k ≥ T all λ_i^k are as near to λ as one likes, so ‖λ^k‖² → mλ²
 
 with some δ, c ∈ (0, 1) and r = ‖W − I‖. Smaller δ and c only help in (iv), so the best are those
 with equality in (ii) and (iii), and all four are monotone in λ: one largest λ satisfies them.
+
+proven.py asks for that λ.
 """
 
 from __future__ import annotations

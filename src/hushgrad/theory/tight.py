@@ -1,4 +1,7 @@
-"""The tight part of a certificate: rates that a run really has, near θ* or everywhere."""
+"""The tight part of a certificate: rates that a run really has, near θ* or everywhere.
+
+certificate.py makes lines of them, and the progress bar of a run takes its iterations.
+"""
 
 from __future__ import annotations
 

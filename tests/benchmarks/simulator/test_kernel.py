@@ -136,7 +136,7 @@ def test_the_fastest_compilation_is_the_limit_and_the_choice_leaves_no_trace(mon
     network, x0 = hg.Network(hg.graphs.paper()), np.arange(10.0).reshape(5, 2)
     problem = hg.problems.estimation(n_agents=5, s=3, d=2)
     for fast in limit.WIDTHS:
-        seconds = lambda _, width, n, fast=fast: n * (1.0 if width == fast else 1.5)  # noqa: E731
+        seconds = lambda _, width, n, fast=fast: n * (1.0 if width == fast else 1.5)  # noqa: E731  # one line, used here
         monkeypatch.setattr(limit._Kernel, "_seconds", seconds)
         chosen = limit.Limit(network, problem, x0, form="ds", seed=5, scale=0.05, power=1)
         assert chosen.kernel.width == fast

@@ -336,7 +336,7 @@ def test_a_proxy_is_for_every_neighbour_that_is_dialled_unless_it_has_its_own():
     tables = changed("agent", proxy="http://proxy.example.org:3128")
     tables["neighbour"][0]["address"] = "south.example.org:7440"
     tables["neighbour"][1]["address"] = "west.example.org:7440"
-    proxies = lambda: [n.proxy for n in parse_config(tables).neighbours]  # noqa: E731
+    proxies = lambda: [n.proxy for n in parse_config(tables).neighbours]  # noqa: E731  # one line, used here
     assert proxies() == [("proxy.example.org", 3128)] * 2
     tables["neighbour"][1]["proxy"] = "http://[2001:db8::1]:8080/"
     assert proxies() == [("proxy.example.org", 3128), ("2001:db8::1", 8080)]

@@ -120,6 +120,22 @@ def test_too_few_rows_are_refused_as_in_earnest(model_file, tmp_path):
         rehearse(plan_of(model_file, sites=2, rows=[30]), made(tmp_path))
 
 
+def test_a_rehearsal_may_accept_weaknesses_and_has_rows_enough_by_default(model_file):
+    plan = plan_of(model_file, sites=3, rows=[], accept_exposure=["sums", "cells"])
+    assert plan.accept_exposure == ("cells", "sums")
+    assert plan.rows == (10_000,) * 3
+
+
+@pytest.mark.slow
+def test_the_example_of_new_can_be_rehearsed_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    assert runner.invoke(app, ["new", "--fit"]).exit_code == 0
+    result = runner.invoke(app, ["rehearse", "model.toml", "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert "3 sites, 30000 rows" in result.output
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

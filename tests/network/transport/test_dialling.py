@@ -16,7 +16,7 @@ from support import hub_alone
 FRAMES = hub_alone.honest_frames()
 
 
-class Over(Exception):  # noqa: N818 it ends a test
+class Over(Exception):  # noqa: N818  # it ends a test
     """The script has no further attempt."""
 
 
@@ -60,7 +60,7 @@ def dial(script, *, number=hub_alone.NUMBER):
 
     async def run():
         hub = hub_alone.hub_alone()
-        new = lambda: Connection(hub, is_dialled=True)  # noqa: E731
+        new = lambda: Connection(hub, is_dialled=True)  # noqa: E731  # one line, used here
         objections = {}
         dials = Dialling(
             number, ScriptedTransport(script), new, links=hub._links, objections=objections,

@@ -343,7 +343,7 @@ def test_a_crowd_from_one_place_keeps_no_caller_from_another_place_out(keys, mon
     async def besiege():
         serves = transport.TLS(mint(keys / "besieged", "agent-0"), {}, {}, ("127.0.0.1", 0))
         port = serves._socket.getsockname()[1]
-        refused = lambda reason, text: told.append((reason, text.split()[0]))  # noqa: E731
+        refused = lambda reason, text: told.append((reason, text.split()[0]))  # noqa: E731  # one line, used here
         serving = asyncio.create_task(serves.serve(None, refused))
         calls = []
         for origin in ("127.0.0.2", *["127.0.0.1"] * 4):

@@ -5,10 +5,10 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # after importorskip
 
-from hushgrad.simulate.stacked.products import SHORT, write_products_out  # noqa: E402
-from support.tables import some  # noqa: E402
+from hushgrad.simulate.stacked.products import SHORT, write_products_out  # noqa: E402  # after importorskip
+from support.tables import some  # noqa: E402  # after importorskip
 
 AGENTS = 5
 
@@ -83,7 +83,7 @@ def soft(theta, data):  # softplus has a rule of its own for derivatives
 
 
 def sequential(theta, data):  # products inside a loop stay as they are
-    body = lambda total, row: (total + jnp.sin(row @ theta), None)  # noqa: E731
+    body = lambda total, row: (total + jnp.sin(row @ theta), None)  # noqa: E731  # one line, used here
     return jax.lax.scan(body, 0.0, data["M"])[0] + (data["z"] ** 2).sum()
 
 

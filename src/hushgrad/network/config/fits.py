@@ -1,4 +1,7 @@
-"""The run of a fit, from the tables [fit] and [run] of an agent's file and the model's own file."""
+"""The run of a fit, from the tables [fit] and [run] of an agent's file and the model's own file.
+
+file.py calls `fit_of` if an agent's file has the table [fit].
+"""
 
 from __future__ import annotations
 

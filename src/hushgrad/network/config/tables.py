@@ -2,6 +2,8 @@
 
 Each table has one function here, whose signature is the table's schema. The function returns its
 arguments (`locals()`), with their defaults and types of the configuration filled in.
+
+The parser (file.py) and the checks (checks.py) read the tables.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ from hushgrad.network.ops.result import AgentResult, read_result
 
 RUN = "rehearsal"
 SITES = 3  # of a model alone
-ROWS = 2000
+ROWS = 10_000  # of a site; with fewer, a plain model may tell too much about single drawn rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalPlan:
-    """What is rehearsed."""
+    """The model, the sites and the rows of a rehearsal."""
 
     model_file: Path
     model: Declared
@@ -66,8 +66,13 @@ class Rehearsed:
         return max(result.seconds for result in self.results)
 
 
-def plan_of(file: Path, *, sites: int | None, rows: Sequence[int]) -> RehearsalPlan:
-    """The plan of an agent's file or of a model's file; `rows`: of all sites, or of each."""
+def plan_of(
+    file: Path, *, sites: int | None, rows: Sequence[int], accept_exposure: Sequence[str] = ()
+) -> RehearsalPlan:
+    """The plan of an agent's file or of a model's file; `rows`: of all sites, or of each.
+
+    All sites accept the weaknesses of `accept_exposure`, and those of the agent's file.
+    """
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -76,7 +81,8 @@ def plan_of(file: Path, *, sites: int | None, rows: Sequence[int]) -> RehearsalP
         raise InputError(f"'{file}' cannot be read as TOML: {error}.") from error
     if "model" in tables or "stage" in tables:
         n = sites or SITES
-        names, run, accepted = tuple(f"site-{j}" for j in range(n)), {"n_agents": n}, ()
+        names, run = tuple(f"site-{j}" for j in range(n)), {"n_agents": n}
+        accepted = set(accept_exposure)
         model_file = file
     else:
         config = load_config(file)
@@ -84,7 +90,7 @@ def plan_of(file: Path, *, sites: int | None, rows: Sequence[int]) -> RehearsalP
             raise InputError(f"'{file}' has no table [fit]. A rehearsal is one of a fit.")
         if sites not in (None, config.run.n_agents):
             raise InputError(f"'{file}' has n_agents = {config.run.n_agents}: leave --sites out.")
-        names, accepted = _names(config), tuple(sorted(config.accept_exposure))
+        names, accepted = _names(config), config.accept_exposure | set(accept_exposure)
         run = {key: value for key, value in tables["run"].items() if key not in ("id", "seed")}
         model_file = file.parent / tables["fit"]["model"]
     given = tuple(rows) or (ROWS,)
@@ -102,7 +108,7 @@ def plan_of(file: Path, *, sites: int | None, rows: Sequence[int]) -> RehearsalP
         names=names,
         rows=given,
         run=run,
-        accept_exposure=accepted,
+        accept_exposure=tuple(sorted(accepted)),
     )
 
 

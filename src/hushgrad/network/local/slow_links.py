@@ -1,4 +1,7 @@
-"""A link of loopback made as slow as one between organisations, which also counts its bytes."""
+"""A link of loopback made as slow as one between organisations, which also counts its bytes.
+
+A rehearsal (rehearsal.py) runs on such links.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which data an agent computes with, told by keyed digests: the same rows are known again.
+"""Keyed digests of the data that an agent computes with: the same rows are known again.
 
 Rows of a CSV file are known whatever their order, the order of columns, the header, the delimiter
 and the way in which numbers are written. A sketch, the least of the rows' digests, estimates how
@@ -7,8 +7,9 @@ the larger one: neither rows that are left out nor rows that are put in between 
 Other files are known by their bytes. The path counts too, with symbolic links resolved. All digests
 are keyed: without the ledger's secret they tell nothing.
 
-What this cannot see: a copy whose every row was changed, for example by one more column; less than
-about a fiftieth of a file. A policy that lists its data files (`data`) does not need to see it.
+The digests cannot see a copy whose every row was changed, for example by one more column, or less
+than about a fiftieth of a file. A policy that lists its data files (`data`) does not need to see
+that. The ledger (state/ledger.py) keeps the digests.
 """
 
 from __future__ import annotations

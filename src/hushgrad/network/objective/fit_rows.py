@@ -1,4 +1,7 @@
-"""The rows of one site for a fit, from its CSV file."""
+"""The rows of one site for a fit, from its CSV file.
+
+The configuration makes a `FitSpec` of the table [fit]; objectives.py loads its rows.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class FitSpec:
 
     @property
     def place(self) -> str:
-        """Where the rows come from, in words."""
+        """The origin of the rows, in words."""
         return "drawn rows" if self.file is None else self.file.name
 
     @property
@@ -51,12 +54,12 @@ class FitSpec:
 
     @property
     def describe(self) -> str:
-        """What is fitted, in words."""
+        """The kind of the fit, in words."""
         return f"{self.model.kind} fit" if isinstance(self.model, Model) else "plan"
 
     @property
     def size(self) -> str:
-        """How much is fitted, in words."""
+        """The size of the fit, in words."""
         if isinstance(self.model, Model):
             return f"{len(self.model.names)} coefficients"
         return f"{len(self.model.stages)} stages"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Total:
-    """How often something happened, and how long it took altogether."""
+    """A count of events, and the time that they took altogether."""
 
     count: int = 0
     sum: float = 0.0  # seconds

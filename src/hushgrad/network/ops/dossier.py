@@ -70,7 +70,7 @@ def _objective(config: AgentConfig) -> tuple[Objective | None, str | None]:
 
 
 def _leaves(config: AgentConfig) -> list[tuple[str, str]]:
-    """Who learns what, before the run; the page of a fit tells it afterwards."""
+    """The lines about who learns what, before the run; the page of a fit has them afterwards."""
     run = config.run
     told = count_revealed(setting_of(run, is_quadratic=config.objective.is_quadratic), None)
     linked = ", ".join(n.name for n in config.neighbours)
@@ -171,7 +171,7 @@ def _what(dossier: Mapping[str, Any]) -> str:
 
 
 def _problems(dossier: Mapping[str, Any]) -> list[str]:
-    """What stands in the way of a signature."""
+    """The reasons against a signature."""
     found = [dossier["problem"]] if dossier["problem"] else []
     found += [f"exposure: {e['text']}" for e in dossier["exposure"] if e["verdict"] == "refused"]
     found += [f"policy: {r['text']}" for r in dossier["rulings"] if not r["is_kept"]]

@@ -201,7 +201,7 @@ def _handler_of(
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's word
             del format, args  # requests are not worth a line in the log
 
     return Handler

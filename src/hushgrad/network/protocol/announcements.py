@@ -88,7 +88,7 @@ class Announcements:
     """The announcements that one agent knows."""
 
     def __init__(self, n_agents: int = 0, *, has_links: bool = False):
-        """What the agents of a run may announce.
+        """The announcements of the agents of a run.
 
         n_agents     0: they share no secret masks, and announce nothing
         has_links    they tell their links, and then a stepsize, each as agent n_agents + i

@@ -17,7 +17,7 @@ OLD_COPY = (
 
 
 class Claims:
-    """What the neighbours of one agent have said about rounds, in the life of this process."""
+    """The statements of one agent's neighbours about rounds, in the life of this process."""
 
     def __init__(self, names: Mapping[int, str], n_agents: int, most_rounds: int):
         """`names` of the neighbours by number; no run of this configuration has `most_rounds`."""

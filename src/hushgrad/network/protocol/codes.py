@@ -48,7 +48,7 @@ _REASONS = tuple(REASONS)
 
 
 class Ending(enum.IntEnum):
-    """How the run of an agent ended, if it ended in a way that its neighbours must know."""
+    """The end of an agent's run, if it ended in a way that its neighbours must know."""
 
     FAILED = 1
     DIVERGED = 2

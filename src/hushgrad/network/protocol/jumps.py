@@ -11,6 +11,8 @@ an alarm, m and s take in no more than the bound, so that a jump does not hide t
 start messages may move farther and farther, with λ = 1/k by powers of ten. So a change is judged
 only when the last WARM_UP messages brought no new record. With each stage all masks change, so the
 watch begins again. Nothing here changes a message.
+
+The rounds of a deployed agent ask through suspicion.py.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class _Quick(enum.Enum):
 
 
 class ConnectionState(_Quick):
-    """How far one connection has come."""
+    """The state of one connection."""
 
     NEW = enum.auto()  # dialled or accepted; this agent does not know the peer yet
     GREETED = enum.auto()  # this agent has said HELLO, and waits for the peer's
@@ -57,7 +57,7 @@ class ConnectionState(_Quick):
 
 
 class Act(_Quick):
-    """What this agent, or the transport, does to a connection."""
+    """An act of this agent, or of the transport, on a connection."""
 
     MEET = enum.auto()
     ACKNOWLEDGE = enum.auto()
@@ -67,7 +67,7 @@ class Act(_Quick):
 
 
 class RunState(_Quick):
-    """How far this agent's run has come, as its neighbours see it."""
+    """The state of this agent's run, as its neighbours see it."""
 
     INTRODUCING = enum.auto()  # the agent has committed no round yet
     RUNNING = enum.auto()  # the agent has committed a round
@@ -77,7 +77,7 @@ class RunState(_Quick):
 
 
 class RunEvent(_Quick):
-    """What happens to a run."""
+    """An event in a run."""
 
     COMMIT = enum.auto()
     FINISH = enum.auto()

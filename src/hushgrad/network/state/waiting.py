@@ -1,4 +1,4 @@
-"""For whom a running agent waits, in the file `waiting` of its state directory.
+"""The neighbours for whom a running agent waits, in the file `waiting` of its state directory.
 
 The agent writes the file when it has waited for a while, and removes it when the wait is over.
 `hushgrad status` reads it: an agent need not serve metrics to say for whom it waits.

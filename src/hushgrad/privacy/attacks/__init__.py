@@ -1,4 +1,4 @@
-"""One file per attack, each with its derivation."""
+"""One file per attack, each with its derivation. The lab (privacy/lab.py) tries them."""
 
 from hushgrad.privacy.attacks.averaged_vectors import AveragedVectors
 from hushgrad.privacy.attacks.base import Attack, Estimate

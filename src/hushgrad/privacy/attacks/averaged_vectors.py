@@ -1,12 +1,12 @@
 """The vectors of an average, from the first message or from what mixing makes of it.
 
-Consensus begins with x^0 = a − c and sends x_j^0 itself: who hears one link out of i has x_i^0.
-The others' messages tell it too, because each x^k is a polynomial of W, times x^0:
+Consensus begins with x^0 = a − c and sends x_j^0 itself, so an adversary that hears one link out of
+i has x_i^0. The messages of others tell it too, because each x^k is a polynomial of W, times x^0:
 
     y = K x^0,        K = [E_S; E_S p_1(W); E_S p_2(W); …]        E_S: the rows S of I
 
-with the agents S that somebody hears (gossip_reconstruction.py says when this determines x_i^0).
-Members of a coalition know the shares c_ij that they have in the mask of i:
+Here S are the agents that the adversary hears (gossip_reconstruction.py says when this determines
+x_i^0). Members of a coalition know the shares c_ij that they have in the mask of i:
 
     a_i = x_i^0 + Σ_{j member} c_ij + Σ_{j honest} c_ij
 

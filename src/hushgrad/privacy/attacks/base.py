@@ -1,4 +1,7 @@
-"""What an attack is: a function of a view and a target, and what it gives back."""
+"""An attack is a function of a view and a target; this module says what it takes and gives back.
+
+Every attack of this package derives from `Attack`; attacks of users do too.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ type Quantity = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What an attack says about one quantity of its target."""
+    """The value that an attack gives for one quantity of its target."""
 
     attack: str
     target: int
@@ -51,11 +54,11 @@ class Attack(abc.ABC):
 
     @abc.abstractmethod
     def applies(self, view: Knowledge, target: int) -> str | None:
-        """None where the attack can be tried, else why not, in plain words."""
+        """None if the attack can be tried, else why not, in plain words."""
 
     @abc.abstractmethod
     def __call__(self, view: Knowledge, target: int) -> tuple[Estimate, ...]:
-        """What is learned of `target`; call only where `applies` gives None."""
+        """The estimates about `target`; call it only if `applies` gives None."""
 
 
 class StagesAttack(Attack):
@@ -63,11 +66,11 @@ class StagesAttack(Attack):
 
     @abc.abstractmethod
     def refusal(self, views: Sequence[Knowledge], target: int) -> str | None:
-        """None where the attack can be tried, else why not, in plain words."""
+        """None if the attack can be tried, else why not, in plain words."""
 
     @abc.abstractmethod
     def over(self, views: Sequence[Knowledge], target: int) -> tuple[Estimate, ...]:
-        """What is learned of `target`; call only where `refusal` gives None."""
+        """The estimates about `target`; call it only if `refusal` gives None."""
 
     def applies(self, view: Knowledge, target: int) -> str | None:
         return self.refusal([view], target)

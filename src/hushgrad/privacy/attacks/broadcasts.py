@@ -1,8 +1,8 @@
-"""What an agent says to all of its receivers alike.
+"""The vectors that an agent sends to all of its receivers alike, for the attacks on other methods.
 
-A pulled vector is the same on every link; a pushed one is it times the public weight c_lj. So one
-heard link out of j gives away what j says to all, and what i gets from its neighbours is known
-wherever each of them is heard by someone.
+A pulled vector is the same on every link. A pushed one is it times the public weight c_lj. So one
+heard link out of j gives away the vector that j sends to all. The sum that i forms is known if
+every neighbour of i is heard on some link.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Inversion of DGD: the update solved for the gradient.
 
-DGD sends x_j^k itself, and x_i^{k+1} = Σ_j w_ij x_j^k − λ^k g_i^k. Who hears x_i and every x_j that
-i listens to solves
+DGD sends x_j^k itself, and x_i^{k+1} = Σ_j w_ij x_j^k − λ^k g_i^k. An adversary that hears x_i and
+every x_j that i listens to solves
 
     g_i^k = (Σ_j w_ij x_j^k − x_i^{k+1}) / λ^k,        k = 0 … n − 2
 
-(x_i^n is never sent). W and the schedule λ^k are public; where the stepsizes deviate in secret, λ^k
-is the mean of what is public. A vector is the same on all links, so one link out of every sender is
-enough; if one sender of i is heard by nobody, its w_ij x_j^k stays between g_i^k and the attacker.
+(x_i^n is never sent). W and the schedule λ^k are public; if stepsizes deviate in secret, λ^k is the
+mean that is public. A vector is the same on all links, so one link out of every sender is enough.
+If one sender of i is not heard at all, its w_ij x_j^k stays between g_i^k and the adversary.
 
 PDG-DS without a split, B = I, is DGD whose senders weigh: the wire carries w_lj x_j^k.
 
@@ -32,7 +32,7 @@ from hushgrad.splits import IdentitySplit
 
 
 def _sends(algorithm: Algorithm) -> Broadcast | None:
-    """Where x is on the wire of DGD and its like."""
+    """The messages of DGD and its like that carry x."""
     if isinstance(algorithm, PDGDS) and isinstance(algorithm.splitting, IdentitySplit):
         return Broadcast(letter="W", pushed=True)
     return Broadcast(letter="W") if isinstance(algorithm, DGD) else None

@@ -1,17 +1,18 @@
-"""Drift: in PDG-DS agents that disagree drift together by laws that everyone knows.
+"""Drift: in PDG-DS agents that disagree drift together, by laws that everyone knows.
 
 With diminishing stepsizes the disagreement ε of x^{k+1} = W x^k − B^k Λ^k g^k settles, in units of
-λ^k, where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, what agent j sees of others
-settles too, with public numbers C:
+λ^k, where (I − W) ε = −E[B] g, g_i = g_i(θ*). By `fluctuations`, the vectors that agent j sees of
+others settle too, with public numbers C:
 
     r_jl = (v_jl − w_jl x_j) / λ^k  →  Σ_a C_(jl)a g_a,       Σ_a g_a = 0
 
-One equation for each neighbour of each member, and one for the optimum, in as many unknowns as
-there are agents outside. An agent linked to all others, or to all but one, needs nobody's help; and
-no split helps whose mean is public, fresh or isotropic: chance averages out. Which g_i the
-equations determine, the pseudo-inverse says, and how much it magnifies what has not yet settled.
+There is one equation for each neighbour of each member, and one for the optimum. The unknowns are
+the g_a of the agents outside. An agent that is linked to all others, or to all but one, needs no
+help. A split whose mean is public, fresh or isotropic, does not help against it: chance averages
+out. The pseudo-inverse says which g_i the equations determine, and how much it magnifies a rest
+that has not settled yet.
 
-PDG-NDS leaves no disagreement to read, and a private constant split no public mean.
+PDG-NDS leaves no disagreement to read, and a private constant split has no public mean.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from iteration to iteration. With h = λg and M = (I + W)/2 the update says
     h_i^0            = Σ_j w_ij x_j^0 − x_i^1
     h_i^k − h_i^{k−1} = Σ_j m_ij u_j^k − x_i^{k+1},        k = 1 … n − 2
 
-whose right-hand sides are heard by who hears i and everyone that i listens to. The differences add
-up to h_i^k, and g_i^k = h_i^k / λ^k with the public λ^k (its mean, where stepsizes deviate). One
-sender of i unheard leaves m_ij u_j^k unknown in every line.
+An adversary that hears i and every agent that i listens to knows the right-hand sides. The
+differences add up to h_i^k, and g_i^k = h_i^k / λ^k with the public λ^k (its mean, if stepsizes
+deviate). If one sender of i is not heard, m_ij u_j^k stays unknown in every line.
 
 The last gradient is the estimate of g_i(θ*), as near as x_i^{n−2} is to θ*.
 """

@@ -1,16 +1,16 @@
 """First message: from a known start, the first message is a share of the first step and no more.
 
-Agents usually start where everyone knows, x_i^0 = 0 for all. In the letters of pdg.py the first
-message of i to j is
+Agents usually start at a point that everyone knows, x_i^0 = 0 for all. In the letters of pdg.py the
+first message of i to j is
 
     PDG-DS    v_ji^0 = w_ji x_i^0 − b_ji h_i^0
     lazy      v_ji^0 = m_ji x_i^0 − b_ji h_i^0,      as h_i^{−1} = 0
 
-so that v_ji^0 less the public part is −b_ji λ_i^0 g̃_i(x^0), g̃ the gradient with its mask.
+So v_ji^0 less its public part is −b_ji λ_i^0 g̃_i(x^0), with g̃ the gradient with its mask.
 
-**One message, one neighbour.** As b_ji > 0 and λ_i^0 > 0, the direction of g̃_i(x^0) with its sign,
-to rounding, whatever the split is, as long as it is by weights. Without masks this is the direction
-of g_i(x^0), in any design.
+**One message, one neighbour.** As b_ji > 0 and λ_i^0 > 0, the message tells the direction of
+g̃_i(x^0) with its sign, to rounding, for every split by weights. Without masks this is the
+direction of g_i(x^0), in any design.
 
 **All links, two receivers, constant split.** The first messages are b_ji h_i^0, which is b up to
 one factor: b_ji = β π_j. In every later message π cancels the step,
@@ -23,17 +23,18 @@ in any dimension, and the flow (pdg.py) gives
     h_i^k = x_i^k − x_i^{k+1} + F^k                    PDG-DS
     h_i^k = Σ_{l≤k} F^l − (x_i^{k+1} − x_i^k)          lazy
 
-The factor β, the normalisation, is not needed. What lies between h_i^0 and g̃_i(x^0) is λ_i^0 =
-λ (1 − ϱ_i a), a = 1/2 in the recommended design: ϱ_i is the agent's secret, but drawn once it is in
-all the steps. For a quadratic f_i, h_i^k / λ^k(ϱ) is affine in x_i^k for the true ϱ alone, so that
-ϱ is the number with the smallest residual of an affine fit. Then g̃_i(x^0) = h_i^0 / λ^0(ϱ); what
-members share of the mask is taken off. It is claimed where the fit leaves rounding.
+The factor β, the normalisation, is not needed. Between h_i^0 and g̃_i(x^0) stands the number λ_i^0
+= λ (1 − ϱ_i a), with a = 1/2 in the recommended design. The agent keeps ϱ_i secret, but a ϱ_i that
+is drawn once is in all of its steps. For a quadratic f_i, h_i^k / λ^k(ϱ) is affine in x_i^k for the
+true ϱ alone, so ϱ is the number with the smallest residual of an affine fit. Then g̃_i(x^0) = h_i^0
+/ λ^0(ϱ); the shares of members are taken off the mask. The attack claims this where the fit leaves
+rounding alone.
 
-Limits. A start that nobody knows hides all of it. The form "square" sends w_ji x_i^0 and keeps its
-first step. Isotropic shares point anywhere, B = I sends none. Fresh splits and one receiver leave
-the direction. Where f_i is no quadratic, ϱ stays open and with it the size: λ_i^0 lies between
-λ (1 − a) and λ. What is read off is g̃_i: where masks are as long as it, in size known to everyone,
-it is the mask's direction, and nothing is claimed.
+Limits. A start that nobody knows hides everything. The form "square" sends w_ji x_i^0 and keeps its
+first step. Isotropic shares point anywhere, and B = I sends none. Fresh splits and one receiver
+leave the direction. If f_i is no quadratic, ϱ stays open, and the size with it: λ_i^0 lies between
+λ (1 − a) and λ. The attack reads g̃_i. If masks are known to be as long as g_i, the direction is
+the mask's, and the attack claims nothing.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _is_masked(view: Knowledge, target: int, said: Floats) -> bool:
 
 
 def _start(view: Knowledge) -> Floats:
-    """Where agents start as far as the adversary knows: where its members do, or at 0."""
+    """The start of agents as far as the adversary knows it: that of its members, or 0."""
     own = [view.own(j).x[0] for j in sorted(view.members)]
     return np.mean(own, axis=0) if own else np.zeros(view.dim)
 

@@ -1,4 +1,4 @@
-"""Flow: who hears all links of agent i knows what it keeps to itself.
+"""Flow: an adversary that hears all links of agent i knows the part that i keeps to itself.
 
 The columns of W, M, W² and B sum to one, so all shares of agent i add up to a vector in which no
 secret weight is left. With the net inflow F^k = Σ_{j≠i} (v_ij^k − v_ji^k), which is heard,

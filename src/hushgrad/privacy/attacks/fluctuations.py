@@ -1,22 +1,24 @@
-"""What curious agents see of others' secret draws, and the spectrum it has by the public model.
+"""The secret draws of others, as curious agents see them, and the spectrum of the public model.
 
-Late in a run the gradients rest at g_i = g_i(θ*), and all that still changes are the secret draws.
-Write fluctuations about the smooth course in units of their size, ε = (x − smooth) / α^k, with n =
-k + 1 and s = α^{k+1} / α^k in the limit:
+Drift, Spread and Whitening (drift.py, spread.py, whitening.py) start from it.
+
+Late in a run the gradients rest at g_i = g_i(θ*), and the secret draws alone still change. Write
+fluctuations about the smooth course in units of their size, ε = (x − smooth) / α^k, with n = k + 1
+and s = α^{k+1} / α^k in the limit:
 
     PDG-DS      α^k = λ^k, s = 1        s ε⁺ = W ε − ΔB^k g                      ΔB = B − E B
     PDG-NDS     α^k = λ / n^p, s = 1    s ε⁺ = 2M ε − M ε⁻/s + B^k Δϱ^k g        "square": 2W, W²
                 α^k = λ s^n             for a geometric deviation of ratio s
 
-with fresh ϱ, Δϱ^k = ϱ^k − ϱ^{k−1}/s. (The feedback of ε through g is smaller by λL and left out.)
-Agent j knows its own x_j and hears v_jl from each neighbour l. What it sees of l, with c_jl as in
-`pdg`,
+with fresh ϱ, Δϱ^k = ϱ^k − ϱ^{k−1}/s. (The feedback of ε through g is smaller by the factor λL and
+left out.) Agent j knows its own x_j and hears v_jl from each neighbour l. It sees of l, with c_jl
+as in `pdg`,
 
     r_jl = (v_jl − c_jl · (x_j^k, x_j^{k−1})) / α^k = c_jl · (ε_l − ε_j)^{k, k−1} − (its draw) g_l
 
-is linear in the draws, and draws of different agents are independent. So every auto- and
+which is linear in the draws, and draws of different agents are independent. So every auto- and
 cross-covariance of r, at every lag, is Σ_a (known number) g_a g_aᵀ: known from W and from the
-moments of b. Collected over all lags, that is the cross-spectrum at frequency ω, z = s e^{iω}:
+moments of b. Collected over all lags, these make the cross-spectrum at frequency ω, z = s e^{iω}:
 
     E r̂_p r̂_q* = Σ_a T_a(ω)_pq g_a g_aᵀ,       T_a = H_a Γ_a H_a*
     H_a(ω)_p = (c_0 + c_1/z) (e_l − e_j)ᵀ X(ω) − [a = l] e_jᵀ,    X = −(zI − P + V/z)⁻¹

@@ -1,37 +1,38 @@
 """Gossip reconstruction: a few curious agents against agents that are not their neighbours.
 
-**Averaging.** In x^{k+1} = W x^k the coalition sees x_j^k of the agents j ∈ S whom some member
-hears, members included. Everything it sees is linear in the secrets x^0:
+**Averaging.** In x^{k+1} = W x^k the coalition sees x_j^k of every agent j ∈ S that some member
+hears, members included. Everything that it sees is linear in the secrets x^0:
 
     y = K x^0,        K = [E_S; E_S W; E_S W²; …]        E_S: the rows S of I
 
 with the knowledge matrix K, and x_i^0 is determined if and only if the unit vector e_i lies in the
 row space of K. After m rounds K grows no further (Cayley and Hamilton). On most graphs the row
-space is everything; of agents that a symmetry of the graph exchanges without moving S only sums
-are in it.
+space is everything. If a symmetry of the graph exchanges agents without moving S, it has their sums
+only.
 
-**DGD**, x^{k+1} = W x^k − h^k, h = λg. With unknowns [x^0; h^0; h^1; …] K is again built row by row
-(`steps=True`), but now each relay j adds an unknown h_j^k of its own to what it passes on: only
-those h_j^k lie in the row space whose sender j and all that j listens to are in S. That is DGD's
-inversion, and no agent further away is reached, whatever the gradients were.
+**DGD**, x^{k+1} = W x^k − h^k, h = λg. With the unknowns [x^0; h^0; h^1; …] K is again built row by
+row (`steps=True`), but now each relay j adds an unknown h_j^k of its own to the vectors that it
+passes on. The row space has those h_j^k only whose sender j is in S with all agents that j listens
+to. The inversion of DGD gives the same, and no agent further away is reached, whatever the
+gradients were.
 
-What reaches further is that gradients are not arbitrary. With a common start x^0 = 1cᵀ, z = x − 1cᵀ
-and small stepsizes they hardly change in the first iterations, g_i^k = g_i^0 + drift:
+The attack reaches further because gradients are not arbitrary. With a common start x^0 = 1cᵀ, z = x
+− 1cᵀ and small stepsizes they hardly change in the first iterations, g_i^k = g_i^0 + drift:
 
     z^{k+1} = W z^k − λ^k (g^0 + k a + Σ_{l<k} ξ^l),        z^0 = 0
 
 Without drift the differences z^{k+1} − z^k average −λg^0, as above. The drift (a slope a_i and a
-random walk ξ_i^l) is unknown too, but of a size τ that the members know from their own gradients.
-So K has columns for g^0, and columns for a and ξ that are weighed by τ; the projection of e_i on
-its row space then says how well g_i^0 is known beside the drift. What the members' own gradients
-did is known and subtracted. The smaller λL, the further it sees.
+random walk ξ_i^l) is unknown too, but the members know its size τ from their own gradients. So K
+has columns for g^0, and columns for a and ξ that are weighed by τ; the projection of e_i on its row
+space then says how well g_i^0 is known beside the drift. The change of the members' own gradients
+is known and subtracted. The smaller λL, the further the attack sees.
 
 **Doubt.** With K = UΣVᵀ and the tolerance ε = 1e-10 σ_max, the estimate is V Σ(Σ² + ε²)⁻¹ Uᵀ y, and
 
     doubt_i² = 1 − Σ_r V_ir² σ_r² / (σ_r² + ε²)
 
-is the part of e_i outside of the row space: 0 where unknown i is determined, 1 where nothing is
-known of it. Estimates are given only where it is small.
+is the part of e_i outside of the row space: 0 if unknown i is determined, 1 if nothing is known of
+it. The attack gives an estimate only if the doubt is small.
 """
 
 from __future__ import annotations

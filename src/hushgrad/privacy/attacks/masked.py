@@ -1,8 +1,8 @@
-"""What attacks on masks start from: masked statistics, and how the masks of honest agents spread.
+"""The start of the attacks on masks: masked statistics, and how the masks of honest agents spread.
 
 In the letters of masks/zero_sum.py, partners i and j share (c_ij, Q_ij); i adds it, j subtracts it.
-A coalition takes off what its members share. Of the masks there remain those of the graph M of
-pairs of honest agents: entry by entry, the masked statistics y = (q̃, H̃) of the honest agents are
+A coalition takes off the shares of its members. The masks of the graph M of pairs of honest agents
+remain: entry by entry, the masked statistics y = (q̃, H̃) of the honest agents are
 
     y = a + B s,      cov y = L_M ⊗ Σ
 
@@ -112,7 +112,7 @@ def honest_laplacian(view: Knowledge) -> tuple[list[int], Floats]:
 
 
 def component(L: Floats, i: int) -> list[int]:
-    """Who is connected with i in the graph of a Laplacian, i included, ascending."""
+    """The agents connected with i in the graph of a Laplacian, i included, ascending."""
     found, new = {i}, [i]
     while new:
         near = {int(j) for j in np.flatnonzero(L[new.pop()])} - found

@@ -1,12 +1,11 @@
 """Membership: whether a candidate row is agent i's, by the likelihood ratio of masked statistics.
 
 The game. The adversary knows everything but one bit: all rows of everyone, and that the candidate
-row belongs to agent i or else to another honest agent j (so the sum, which the result reveals
-anyway, is the same). Nobody can know more, so the advantage is that of the best case. The row adds
-Δ = [H_r | q_r] to the statistic of its owner. Masked statistics of honest agents have the
-covariance L_M ⊗ Σ (masked.py). Let S be the honest agents whose statistics the adversary has, by
-the fit of their messages, v = e_i − e_j on S (e_i where j is not in S), and z = y − E y if the row
-is j's:
+row belongs to agent i or else to another honest agent j. So the sum, which the result reveals
+anyway, is the same. Nobody can know more, so the advantage is that of the best case. The row adds Δ
+= [H_r | q_r] to the statistic of its owner. Masked statistics of honest agents have the covariance
+L_M ⊗ Σ (masked.py). Let S be the honest agents whose statistics the adversary has, by the fit of
+their messages, v = e_i − e_j on S (e_i if j is not in S), and z = y − E y if the row belongs to j:
 
     row is j's:  z = noise,      row is i's:  z = v ⊗ Δ + noise
 
@@ -18,19 +17,20 @@ a row of i with probability Φ(μ/2) and wrong about one of j with Φ(−μ/2): 
     2 Φ(μ/2) − 1 = erf(μ / √8)
 
 With all of a component of M in S, vᵀ L⁺ v is the effective resistance between i and j; with i alone
-it is one over the number of its honest partners. j is the agent for which it is largest. An
-agent without honest partner has μ = ∞, and so has a row whose Hessian no mask covers.
+it is one over the number of its honest partners. The adversary takes the agent j for which it is
+largest. An agent without an honest partner has μ = ∞, and so has a row whose Hessian no mask
+covers.
 
-Masks are taken as Gaussian. Of uniform shares, sums of several are nearly so, and the exact
-test of a single one is better.
+The test takes masks for Gaussian. Sums of several uniform shares are nearly so, and the exact test
+of a single one is better.
 
 Stages have masks of their own, so ratios of stages add up, and so do the μ². Δ is what the row adds
 at the θ_s of the stage. With a fixed curvature H_i and Q_i are the same in all stages, so H̃ counts
 once. The candidate is the row with the largest μ over all stages.
 
-Limits. What an adversary without the other rows can do is less, by how much depends on what it can
-guess of them. A row that joins or leaves changes the sum, which this game does not cover: no mask
-does.
+Limits. An adversary without the other rows achieves less, and how much less depends on what it can
+guess of them. A row that joins or leaves changes the sum. This game does not cover such a change,
+and no mask does.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _StageEvidence:
 
 
 def _stage(view: Knowledge, target: int, s: int) -> _StageEvidence | None:
-    """What a view of stage s tells; None where it does not tell the statistic of the target."""
+    """The evidence of a view of stage s; None if it does not tell the target's statistic."""
     y = masked_objective(view, target)
     if y is None:
         return None

@@ -1,8 +1,8 @@
 """Objective fit: positions and directions give the private quadratic, without any stepsize.
 
-Who hears all links of agent i has, by `span`, positions x_i^k and the directions of the gradients
-there: of h_i^k = λ_i^k g_i^k all but the factor λ_i^k, which is the agent's secret. For a quadratic
-f_i, g_i(θ) = Hθ + q with H = Hᵀ, and whatever λ_i^k ≥ 0 was,
+An adversary that hears all links of agent i has, by `span`, positions x_i^k and the directions of
+the gradients there: it has h_i^k = λ_i^k g_i^k but for the factor λ_i^k, the agent's secret. For a
+quadratic f_i, g_i(θ) = Hθ + q with H = Hᵀ, and for every λ_i^k ≥ 0,
 
     P^k (H x_i^k + q) = 0,       P^k the projection across h_i^k
 
@@ -11,12 +11,12 @@ null vector, from a singular value decomposition, is (H, q) up to one factor; it
 h. Positions are centred and scaled first, and equations count by how exact Span is there: random
 deviations of λ, however large (`bursts`), do not enter.
 
-The factor follows from late stepsizes, which the public schedule fixes ever more closely: h_i^k =
-λ^k (H x_i^k + q), of whose ratios the median is taken. If H is a multiple of the identity, as in
+The factor follows from late stepsizes, which the public schedule fixes ever more closely: it is the
+median of the ratios in h_i^k = λ^k (H x_i^k + q). If H is a multiple of the identity, as in
 rendezvous, the minimiser −H⁻¹q is the agent's private position.
 
-Where f_i is no quadratic, no (H, q) fits: the smallest singular value stands out no more, and
-nothing is claimed.
+If f_i is no quadratic, no (H, q) fits: the smallest singular value stands out no more, and the
+attack claims nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Optimum: what everyone else together knows, whatever the method and however it hides.
+"""Optimum: the knowledge of all other agents together, whatever the method and however it hides.
 
-At the minimiser the gradients add up to zero, and θ* is what all agents came for. Who knows every
-gradient but one knows that one, without reading a message:
+At the minimiser the gradients add up to zero, and all agents learn θ*. So agents that know every
+gradient but one know that one, without reading a message:
 
     g_i(θ*) = −Σ_{j≠i} g_j(θ*)
 
-with θ* as the members' last estimates have it. It applies where all agents but i collude; two
+with θ* as the members' last estimates have it. The attack applies if all agents but i collude. Two
 honest agents leave only the sum of their gradients.
 """
 

@@ -1,4 +1,4 @@
-"""What attacks on PDG-DS and PDG-NDS start from: public weights, flows, imagined stepsizes.
+"""The start of the attacks on PDG-DS and PDG-NDS: public weights, flows, imagined stepsizes.
 
 The wire from i to j carries, with h = λg (PAPER letters; first index receives),
 
@@ -125,7 +125,7 @@ def unmasked(view: Knowledge, target: int, g: Floats, x: Floats | None = None) -
 
 
 def stepped_gradients(view: Knowledge, member: int) -> Floats:
-    """What a member steps with, its mask included, (n, d)."""
+    """The gradients with which a member steps, its mask included, (n, d)."""
     own = view.own(member)
     if own.mask is None:
         return own.gradients

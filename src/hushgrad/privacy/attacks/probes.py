@@ -1,20 +1,21 @@
 """Probes: one active neighbour moves an agent and reads how its gradient answers.
 
 Late in a run agent i is at rest, or drifts slowly. In iteration k an active neighbour j sends it δ
-more than its step says, and δ less in the next: sums stay what they were, and all agents still end
-at θ*. Nobody else has reacted yet when i answers, so its position is known: x_i^{k+1} = x + δ. The
+more than its step says, and δ less in the next: sums stay as they were, and all agents still end at
+θ*. Nobody else has reacted yet when i answers, so its position is known: x_i^{k+1} = x + δ. The
 answer of the lazy PDG-NDS, V = v_ji / m_ji = 2x_i^{k+1} − x_i^k − β (h_i^{k+1} − h_i^k), tells
 
     V̂ + 2δ − V^{k+1} = β λ (g̃(x + δ) − g̃(x)),       V̂ = 2V^k − V^{k−1} what i would have said
 
 β = b_ji / m_ji is one secret number for all probes. So a single neighbour has the masked gradient
 at as many places as it likes, up to a factor, however many other neighbours i has. Masks c + Q x
-drop out with what is affine in δ, and the rows of a generalised linear f_i come out as in
-`row_fit`, where the factor is fitted along. Of a quadratic f_i only multiples of H̃ are told.
+drop out with all terms that are affine in δ, and the rows of a generalised linear f_i come out as
+in `row_fit`, which fits the factor too. A quadratic f_i tells multiples of H̃ only.
 
-Limits: constant splits, the lazy form, and pauses between probes long enough for the iterates to
-come to rest again: what they still move adds to the error. Needs more probes than rows and
-dimensions together, n_i + d + 2. An agent that watches for jumps (docs/privacy.md) sees them.
+Limits: constant splits, the lazy form, and pauses between probes that are long enough for the
+iterates to come to rest again: their movement adds to the error. The attack needs more probes than
+rows and dimensions together, n_i + d + 2. An agent that watches for jumps (docs/privacy.md) sees
+them.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Probes(Attack):
         return (Estimate(attack=self.name, target=target, quantity="rows", value=rows),)
 
     def model(self, view: Knowledge, member: int, target: int) -> RowModel:
-        """Where the target was moved to, and β λ times how its gradient answered."""
+        """The places to which the target was moved, and β λ times the answer of its gradient."""
         assert view.active is not None
         k = np.array(self._when(view))
         m = mixing(view)[member, target] / 2

@@ -1,22 +1,23 @@
 """Row fit: off quadratics the rows themselves show, whatever affine mask is added.
 
 By `trajectory` an agent's steps h^k = λ^k g̃(x^k) are known along its path. Masks add c + Q x, a
-regulariser adds to Q, and both drop out with what is affine in x. Of a logistic f_i there remains
+regulariser adds to Q, and both drop out with all terms that are affine in x. Of a logistic f_i
+there remains
 
     ½ Σ_r z_r tanh(z_rᵀx / 2),      z_r = y_r x_r
 
 a shallow network whose weights are the agent's rows (`row_model`; for Huber's loss clipped
 residuals). The masks throw x about in the first iterations, which makes the fit well conditioned.
 
-Rows are added one at a time: a few random rows are tried beside those found, each for a few steps;
-the best one is kept and all of them are fitted again. The number of rows shows: with n_i rows the
-residual falls from about 1e-7 to rounding, 1e-20 or less. ϱ, if it was drawn once, is fitted along;
-so is κ where two neighbours of many hear the agent, and β of a leaf (`trajectory`).
+The fit adds rows one at a time: it tries a few random rows beside those that it has found, each for
+a few steps, keeps the best one, and fits all of them again. The number of rows shows: with n_i rows
+the residual falls from about 1e-7 to rounding, 1e-20 or less. A ϱ that was drawn once is fitted
+too; so are κ, if two neighbours of many hear the agent, and β of a leaf (`trajectory`).
 
-Limits: the sign of z_r is lost (½ z tanh(zᵀx/2) is even). A row too short to bend along the path,
-rows that are all but parallel, or more rows than the path has directions for are not told apart:
-then some rows come out and others do not. Fresh deviations of λ blur the gradients. The work is
-bounded by `effort`, so that many rows in high dimension may need more than the default.
+Limits: the sign of z_r is lost (½ z tanh(zᵀx/2) is even). The fit cannot tell rows apart that are
+too short to bend along the path, that are all but parallel, or that outnumber the directions of the
+path: then some rows come out and others do not. Fresh deviations of λ blur the gradients. `effort`
+bounds the work, so many rows in high dimension may need more than the default.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ Along a path x^k of an agent its steps are h^k = λ^k g̃(x^k) with
 
     g̃(x) = c + Q x + Σ_r a_r φ(a_rᵀx − t_r),      λ^k = base^k (1 − ϱ spread^k)
 
-Rows a_r (with offsets t_r where the loss has them) are the agent's data, c and Q are what masks and
-a regulariser add, ϱ is its deviation if it was drawn once. Where Q and c are anything, all that is
-affine in x is lost, but nothing else: (c, Q) are linear, so they are projected out (variable
-projection), and the rows, ϱ and the numbers that a path leaves open are found by the method of
-Levenberg and Marquardt. Without rows, the fit is the affine statistic (H̃, q̃) of a quadratic.
+Rows a_r (with offsets t_r if the loss has them) are the agent's data, c and Q come from masks and a
+regulariser, and ϱ is its deviation if it was drawn once. If Q and c may be anything, all terms that
+are affine in x are lost, but nothing else. (c, Q) are linear, so they are projected out (variable
+projection). The method of Levenberg and Marquardt finds the rows, ϱ and the numbers that a path
+leaves open. Without rows, the fit is the affine statistic (H̃, q̃) of a quadratic.
 
-Residuals are relative to how much g̃ varies along the path, so that no
-open factor can be driven to zero.
+Residuals are relative to the variation of g̃ along the path, so no open factor can be driven to
+zero.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RowModel:
         return np.concatenate([rho, self.paths.start])
 
     def bounded(self, numbers: Floats) -> Floats:
-        """These numbers, or the nearest that are possible: no fit runs away with one it ignores."""
+        """The numbers, or the nearest possible ones: no fit runs away with one that it ignores."""
         plain = self.numbers
         far = np.full(len(plain), self.paths.width)
         if self.spread is not None:

@@ -8,9 +8,9 @@ a multiple of s:
     PDG-DS, "lazy"      v_ji/w_ji − v_li/w_li ∥ s       two messages
     "square"            c_ji has two entries            three
 
-so the unit vector u^k ∥ s is known, up to sign. In PDG-DS it is the gradient's direction. In
-PDG-NDS s is a change; but once the iterates rest, all that still changes is a fresh ϱ_i^k, Δh_i^k
-≈ λ(ϱ_i^{k−1} − ϱ_i^k) k^−p g_i(θ*), and u^k turns into the direction of g_i(θ*).
+So the unit vector u^k ∥ s is known, up to its sign. In PDG-DS it is the gradient's direction. In
+PDG-NDS s is a change. But once the iterates rest, a fresh ϱ_i^k alone still changes, Δh_i^k ≈
+λ(ϱ_i^{k−1} − ϱ_i^k) k^−p g_i(θ*), and u^k turns into the direction of g_i(θ*).
 
 **Positions.** Everything but the component along u^k is then known of c_ji · z, and, by the flow,
 of x_i^{k+1} too, with P = I − u uᵀ:
@@ -31,8 +31,8 @@ only these are claimed. Then
 
 and g_i^k = h_i^k / λ^k with the stepsize's public mean.
 
-It fails for d = 1 (every direction is the same), with one message heard, and where the direction
-never changes, as for a loss of rank one: there the feature's direction leaks instead.
+The attack fails for d = 1 (every direction is the same), with one message heard, and if the
+direction never changes, as for a loss of rank one: then the feature's direction leaks instead.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ _kept: WeakKeyDictionary[Knowledge, dict[tuple[Span, int], Path]] = WeakKeyDicti
 
 
 def heard_receivers(view: Knowledge, i: int) -> list[int]:
-    """To whom i sends within earshot."""
+    """The receivers of i on links that the adversary hears."""
     return [j for j in view.out_links(i) if view.hears(i, j)]
 
 

@@ -1,15 +1,16 @@
-"""Spread: what one curious neighbour reads in the fluctuations that fresh splits cause.
+"""Spread: one curious neighbour reads gradients in the fluctuations that fresh splits cause.
 
-By `fluctuations`, what agent j sees of its neighbours has the cross-spectrum Σ_a T_a(ω) g_a g_aᵀ
-with known T_a: all auto- and cross-covariances, at all lags, as a sum of the g_a g_aᵀ with known
-numbers. `whittle` fits the g_a to the periodogram and says how exact each is; only what it puts
-within `sure` is claimed: the neighbours of j, in PDG-DS often agents beyond.
+By `fluctuations`, the vectors that agent j sees of its neighbours have the cross-spectrum Σ_a
+T_a(ω) g_a g_aᵀ with known T_a: all auto- and cross-covariances, at all lags, as a sum of the g_a
+g_aᵀ with known numbers. `whittle` fits the g_a to the periodogram and says how exact each one is.
+The attack claims those within `sure`: the neighbours of j, and in PDG-DS often agents beyond.
 
-**Sign.** Covariances do not know it. In PDG-DS the mean does: E r = Σ_a C_pa g_a and Σ_a g_a = 0;
-the signs that explain it best are taken, agents that are themselves uncertain counting as noise. In
-PDG-NDS the means vanish and ϱ^k − ϱ^{k−1} is symmetric, so ±g_i remain.
+**Sign.** Covariances do not know the sign. In PDG-DS the mean does: E r = Σ_a C_pa g_a and Σ_a g_a
+= 0. The attack takes the signs that explain the mean best; agents that are themselves uncertain
+count as noise. In PDG-NDS the means vanish and ϱ^k − ϱ^{k−1} is symmetric, so ±g_i remain.
 
-It starves when nothing fluctuates: constant splits, and a deviation drawn once or fading fast.
+The attack has nothing to read if nothing fluctuates: with constant splits, and with a deviation
+that is drawn once or fades fast.
 """
 
 from __future__ import annotations

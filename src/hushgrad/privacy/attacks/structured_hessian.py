@@ -1,4 +1,4 @@
-"""Structured Hessian: what is usual of a Hessian, and how large masks are, give some of it back.
+"""Structured Hessian: usual Hessians and the known size of masks give some of H_i back.
 
 The adversary has H̃_i = H_i + N, N the masks of i's honest partners (masked.py): with p of them the
 entries of N have the variance p σ_Q², those of the diagonal p τ² more in common. A Hessian is no
@@ -23,13 +23,14 @@ one). For small masks it is H̃, for large ones ŝ H̄.
 **Positive semidefinite.** H_i ⪰ 0, H̃_i need not be: the projection of Ĥ onto such matrices is never
 further from H_i.
 
-H̄ and n̄. Who has the statistics of all honest agents has their mean without masks, which cancel.
-Else members take their own Hessians, at the end of the run, and their own rows. The number of all
-rows counts as public. An adversary that has neither knows H̃_i alone, whose projection is all.
+H̄ and n̄. An adversary that has the statistics of all honest agents has their mean without masks,
+which cancel. Otherwise members take their own Hessians, at the end of the run, and their own rows.
+The number of all rows counts as public. An adversary without either knows H̃_i alone, and projects
+it.
 
-Limits. An estimate is claimed if its predicted error is at most 20 %: what is less certain hits
+Limits. The attack claims an estimate if its predicted error is at most 20 %: less certain ones hit
 within 10 % by luck now and then. Rows that are not alike (other units, other populations) are
-further from ŝ H̄ than predicted; shrinkage corrects that only where masks are small.
+further from ŝ H̄ than predicted; shrinkage corrects that only if masks are small.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _FAINT = 1e-24  # of the mean square of H̄'s entries: less variance of masks th
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is usual: the mean Hessian of agents, and how many rows they have on average."""
+    """The usual agent: the mean Hessian of agents, and their mean number of rows."""
 
     mean: Floats  # (d, d) H̄
     rows: float | None  # n̄

@@ -1,4 +1,4 @@
-"""Sum fit: what a staged run tells everybody, the sums over honest agents, may tell their rows.
+"""Sum fit: the sums over honest agents, which a staged run tells everybody, may tell their rows.
 
 In a staged run an adversary learns of the agents beyond it, at every stage s, the sums of their
 statistics over each component of honest mask partners: masks cancel there. With θ_s known,
@@ -10,13 +10,13 @@ over all rows z_r = y_r x_r of the component, for a logistic loss with a regular
 S · d(d + 3)/2 numbers about n·d unknowns (and ρ). Where these are not far fewer than the unknowns,
 least squares finds rows, without saying whose they are; gradients tell the signs too (`sum_model`).
 
-The statistics come from `trajectory`, stage by stage, with the shares of members taken off. Stages
-have one θ_s for all agents. The number of rows is public, less those of the members.
+The statistics come from `trajectory`, stage by stage, with the shares of members taken off. All
+agents have the same θ_s in a stage. The number of rows is public, less those of the members.
 
-The fit says of each row how well the sums determine it. Rows that are not determined are guesses
-and are not claimed. Of many rows all are guesses, unless θ_s is so long that few rows have any
-weight σ'(z_rᵀθ_s). Data that separate well may lead there, and so may an active participant: what
-it sends in the last iteration of a stage moves the θ_s of all.
+The fit says of each row how well the sums determine it. A row that they do not determine is a
+guess, and the attack does not claim it. Of many rows all are guesses, unless θ_s is so long that
+few rows have any weight σ'(z_rᵀθ_s). Data that separate well may lead there, and so may an active
+participant: the vector that it sends in the last iteration of a stage moves the θ_s of all.
 
 Limits: late stages have almost the same θ_s and say almost the same. With more unknowns than
 numbers hardly a row is determined; with a few more numbers than unknowns there are many local
@@ -123,7 +123,7 @@ def component(view: Knowledge, target: int) -> frozenset[int]:
 
 
 def stage_sums(view: Knowledge, target: int) -> HonestSums | None:
-    """What one stage tells of the target's component, None where an agent's part is not known.
+    """The sums of one stage over the target's component; None if an agent's part is not known.
 
     Shares between members and the component are known to members; those within it cancel.
     """

@@ -38,7 +38,7 @@ _WORSE, _BETTER = 4.0, 0.3  # factors of the damping
 
 
 class HonestSums(NamedTuple):
-    """What one stage tells of a component."""
+    """The sums of one stage over a component."""
 
     theta: Floats  # (d,)
     H: Floats  # (d, d) Σ H_i(θ)

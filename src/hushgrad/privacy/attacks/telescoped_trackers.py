@@ -1,8 +1,8 @@
-"""Telescoped trackers: what flows in and out of an agent adds up to its gradient.
+"""Telescoped trackers: the flow in and out of an agent adds up to its gradient.
 
-The columns of C (of W, where it is doubly stochastic) sum to one. So what i says is either sent or
-kept, and in every method of trackers.py the part of the tracker that is not its own gradient,
-D_i = y_i − g_i, changes by what flows over the links of i alone:
+The columns of C (of W, if it is doubly stochastic) sum to one. So i either sends or keeps every
+part of its vector, and in every method of trackers.py the part of the tracker that is not its own
+gradient, D_i = y_i − g_i, changes by the flow over the links of i alone:
 
     D_i^{k+1} = D_i^k + Σ_{j≠i} a_ij t_j^k − Σ_{l≠i} a_li t_i^k,        D_i^0 = 0
 
@@ -20,9 +20,9 @@ exchange halves; x_i and g_i rest while i sleeps.
 
    to rounding, from the first iteration on.
 
-Both need all that i receives and all that it sends; a message that is not heard itself is as good
-as heard if its sender says the same to somebody who is. A sender of i that nobody hears leaves
-a_ij t_j^k in D_i, for good.
+Both need all messages that i receives and all that it sends. A message that is not heard itself
+counts as heard if its sender sends the same vector to a neighbour that is. A sender of i that
+nobody hears leaves a_ij t_j^k in D_i, for good.
 """
 
 from __future__ import annotations

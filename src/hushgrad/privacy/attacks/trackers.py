@@ -1,6 +1,6 @@
-"""What gradient trackers send.
+"""The vectors that gradient trackers send, for the attacks on them.
 
-With t the vector that an agent says and y its tracker, y^0 = g^0:
+With t the vector that an agent sends and y its tracker, y^0 = g^0:
 
                  t_i^k                        y_i^{k+1}
     DIGing       y^k                          Σ_j w_ij t_j^k + g^{k+1} − g^k
@@ -29,7 +29,7 @@ from hushgrad.privacy.attacks.broadcasts import Broadcast
 
 @dataclass(frozen=True)
 class Tracking:
-    """How a method sends its trackers."""
+    """The way in which a method sends its trackers."""
 
     broadcast: Broadcast
     lag: int  # t^k holds g^{k + lag}

@@ -8,8 +8,8 @@ the lazy PDG-NDS. With a constant split b,
     PDG-DS      u^k = x^k                    s^k = h^k = λ^k g̃^k
     lazy        u^k = 2x^k − x^{k−1}         s^k = h^k − h^{k−1},      x^{−1} = x^0, h^{−1} = 0
 
-where g̃ is the gradient as the agent steps with it, its mask included. Whoever hears all links of i
-has its net inflow F too (`flow`), and in both methods x^{k+1} = u^k − s^k + F^k.
+where g̃ is the gradient as the agent steps with it, its mask included. An adversary that hears all
+links of i has its net inflow F too (`flow`), and in both methods x^{k+1} = u^k − s^k + F^k.
 
 **Several receivers heard.** Let V̄ be the mean of the V_j. The V_j − V̄ = −(β_j − β̄) s are multiples
 of one series, so a singular value decomposition gives D with s = κ D and u = V̄ + γ D: two numbers
@@ -20,10 +20,10 @@ x^0 = u^0 in the lazy form, nothing to do in PDG-DS). The flow is linear in them
 
 n·d equations for two unknowns. Then x = T u, and h is s or its sum. Errors are rounding.
 
-**Several receivers, not all links.** If agents start at a known x^0 (θ_s, zeros, or where members
-start), the first messages give γ = −(V̄^0 − x^0)·D^0 / D^0·D^0, which must leave nothing. x is then
-known, and h up to the factor κ. For a quadratic f_i the factor stays open; of others it can be
-fitted with the rest (`row_fit`).
+**Several receivers, not all links.** If agents start at a known x^0 (θ_s, zeros, or the start of
+the members), the first messages give γ = −(V̄^0 − x^0)·D^0 / D^0·D^0, which must leave nothing. x
+is then known, and h up to the factor κ. For a quadratic f_i the factor stays open; for others the
+fit of rows finds it (`row_fit`).
 
 **One receiver, all links** (a leaf). s = (u − V)/β, so x^{k+1} = (1 − 1/β) u^k + V^k/β + F^k: a
 linear recursion, known up to β. Its solution forgets x^0 where it is stable (lazy: β > 3/4,
@@ -31,12 +31,12 @@ PDG-DS: β > 1/2); otherwise it is solved from the end, where the iterates rest.
 which h is the gradient of the kind of function that f_i is: here a quadratic.
 
 **Masked statistic.** For a quadratic f_i, or within a stage, h^k / λ^k = H̃ x^k + q̃: least squares
-for (H̃, q̃) = (H_i + Q_i, q_i + c_i), with β and a deviation ϱ that was drawn once fitted along. It
-is claimed where the fit leaves nothing but rounding. What members share of the mask is taken off;
-without masks it is (H_i, q_i) itself.
+gives (H̃, q̃) = (H_i + Q_i, q_i + c_i), with β and a deviation ϱ that was drawn once as further
+unknowns. The attack claims it if the fit leaves nothing but rounding. The shares of members are
+taken off the mask; without masks it is (H_i, q_i) itself.
 
-Limits: fresh and isotropic splits (each message has a draw of its own), the form "square", one
-receiver without the other links. Where f_i is no quadratic, no statistic is claimed.
+Limits: fresh and isotropic splits (each message has a draw of its own), the form "square", and one
+receiver without the other links. If f_i is no quadratic, no statistic is claimed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def too_few(view: Knowledge, target: int) -> str | None:
 
 
 def paths(view: Knowledge, target: int, stage: range) -> Paths | None:
-    """What the messages of a stage say of x and h; None where they say too little."""
+    """The paths x and h that the messages of a stage allow; None if they say too little."""
     receivers = heard_receivers(view, target)
     part = slice(stage.start, stage.stop)
     share = 0.5 if is_two_step(view) else 1.0
@@ -170,7 +170,7 @@ def paths(view: Knowledge, target: int, stage: range) -> Paths | None:
 
 
 def _usual_start(view: Knowledge) -> Floats:
-    """Where agents start, as far as the adversary knows: members know it of themselves."""
+    """The start of agents, as far as the adversary knows it: members know their own."""
     if view.start is not None:
         return view.start
     own = [view.own(j).x[0] for j in sorted(view.members)]

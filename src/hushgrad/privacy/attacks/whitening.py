@@ -1,15 +1,15 @@
 """Whitening: constant splits hide the size of g_i from one neighbour, not its direction.
 
-With B constant and secret, what still fluctuates is a fresh ϱ_i^k: λ_i^k = λ(1 − ϱ_i^k α^k) moves
-every share of agent i along g_i at once. In the units and letters of `fluctuations`, agent j sees
+With B constant and secret, a fresh ϱ_i^k still fluctuates: λ_i^k = λ(1 − ϱ_i^k α^k) moves every
+share of agent i along g_i at once. In the units and letters of `fluctuations`, agent j sees
 
     r_jl = c_jl · (ε_l − ε_j)^{k, k−1} + b_jl (ϱ_l^k, in PDG-NDS ϱ_l^k − ϱ_l^{k−1}) g_l
 
-The first part is old news, told by earlier draws that went round the network; the second is new in
-iteration k. So r is whitened: what a linear prediction from the last iterations, of all that j
-hears, leaves over is mostly the new draw, a multiple of g_l, and the main axis of its covariance is
-the direction of g_l. Agents that j does not hear send news through l too, by the factor c smaller.
-The secret b_jl multiplies the size, so that nothing is said about it.
+Earlier draws, which went round the network, told the first part; the second is new in iteration k.
+So r is whitened: a linear prediction from the last iterations of all that j hears leaves mostly the
+new draw, a multiple of g_l, and the main axis of its covariance is the direction of g_l. Agents
+that j does not hear send news through l too, by the factor c smaller. The secret b_jl multiplies
+the size, so nothing is said about it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Whitening(Attack):
 
 
 def _unpredicted(y: Floats, past: int) -> Floats:
-    """What a linear prediction from the last `past` rows leaves of each row."""
+    """The rest of each row that a linear prediction from the last `past` rows leaves."""
     n = len(y)
     before = np.concatenate([y[past - s - 1 : n - s - 1] for s in range(past)], axis=1)
     held = _RIDGE * np.linalg.norm(before, axis=0).max() * np.eye(before.shape[1])

@@ -1,4 +1,4 @@
-"""Functions that JAX compiles: once, with the options that suit small arrays of float64."""
+"""Functions that JAX compiles once, with options that suit small arrays, for program.py."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Segment sums cost twice, sparse matrices three times as much as a few unrolled s
 similar degree form a bucket in which everyone has the same number of slots, short ones padded; few
 buckets keep compilation quick. Agents stand in one canonical order (bucket by bucket of the
 graph's in-degree) throughout a run.
+
+`Simulation` (program.py) lays out its links with it; shards/layout.py builds on it.
 """
 
 from __future__ import annotations

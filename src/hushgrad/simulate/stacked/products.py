@@ -2,6 +2,8 @@
 
 XLA multiplies large matrices well; a batch of small ones it leaves to loops of their own, which
 cost more than the numbers in them.
+
+agents.py asks for gradients in this form.
 """
 
 from __future__ import annotations

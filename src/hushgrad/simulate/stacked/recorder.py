@@ -1,4 +1,7 @@
-"""The stacked agents of a run that keeps a transcript: every message is formed on its link."""
+"""The stacked agents of a run that keeps a transcript: every message is formed on its link.
+
+program.py takes them in place of `StackedAgents`.
+"""
 
 from __future__ import annotations
 
@@ -64,5 +67,5 @@ class Recorder(StackedAgents):
         at_sender = self.to_links(vector, links)
         if isinstance(matrix, Columns):
             return matrix.out * at_sender
-        name = matrix.of.name + "2" if isinstance(matrix, Square) else matrix.name  # type: ignore[attr-defined]
+        name = matrix.of.name + "2" if isinstance(matrix, Square) else matrix.name  # type: ignore[attr-defined]  # Columns went above
         return self.constants.args["sending"][links, name][:, None, None] * at_sender

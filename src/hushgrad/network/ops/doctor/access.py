@@ -1,7 +1,7 @@
-"""Who may read and change an agent's files: a part of `hushgrad doctor`.
+"""Owners and modes of an agent's files: a part of `hushgrad doctor`.
 
-Whoever may change a trusted certificate decides whom the agent trusts. Whoever may read the state
-directory can compute the agent's masks while the run goes on.
+Everyone who may change a trusted certificate decides whom the agent trusts. Everyone who may read
+the state directory can compute the agent's masks while the run goes on.
 """
 
 from __future__ import annotations

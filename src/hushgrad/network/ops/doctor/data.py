@@ -1,4 +1,4 @@
-"""What an agent's own rows look like: a part of `hushgrad doctor`.
+"""The look of an agent's own rows: a part of `hushgrad doctor`.
 
 Rows that cannot be right, or that say nothing about the model, are legal: other agents may have the
 rest. The doctor names them before anything of them is sent.

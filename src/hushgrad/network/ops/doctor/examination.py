@@ -134,7 +134,7 @@ def _dates(check: str, certificate: Certificate, *, is_masked: bool) -> Check:
 
 
 def _auto(config: AgentConfig, objective: Objective) -> tuple[Check, AgentConfig]:
-    """What this agent needs of the common stepsize, and the configuration to judge."""
+    """This agent's need of the common stepsize, and the configuration to judge."""
     try:
         judged = provisional(config, objective)
         L = smoothness_of(config, objective)

@@ -2,6 +2,8 @@
 
 An out-slot array has the right numbers also on the rows of links from ghosts: draws are made here
 again, and what a sender computed comes from its shard.
+
+The program of a shard (program.py) runs the steps on them.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ ghost to an own agent. The numbers on the latter are drawn here again: draws hav
 only vectors travel, one row for each ghost.
 
 A shard looks at its own links and at those of its ghosts, never at the whole graph.
+
+`ShardedSimulation` (simulation.py) lays out each shard with it.
 """
 
 from __future__ import annotations
@@ -147,7 +149,7 @@ class Bucketed:
 
 @dataclass(frozen=True)
 class ShardShapes:
-    """What all shards have in common, for links of one kind."""
+    """The shapes that all shards have in common, for links of one kind."""
 
     into: Bucketed
     out: Bucketed

@@ -2,6 +2,8 @@
 
 Arrays by agent have the shards one behind the other on their first axis, alike in shape. Every
 process makes the rows of its own shards.
+
+The other modules of this package ask it for their shards.
 """
 
 from __future__ import annotations

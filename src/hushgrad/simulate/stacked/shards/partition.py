@@ -1,4 +1,4 @@
-"""Which agent belongs to which shard: few links between shards, equally many agents in each.
+"""The division of agents into shards: few links between shards, equally many agents in each.
 
 Three ways are known: METIS where `pymetis` is installed (extra `scale`), reverse Cuthill–McKee
 from SciPy, and blocks of the agents' own numbers, which suit rings, rows and grids. The one that
@@ -71,7 +71,7 @@ def partition(graph: Graph, n_shards: int, method: str | None = None) -> Partiti
 
 
 def cut_arcs(graph: Graph, found: Partition) -> int:
-    """How many arcs lead from one shard to another."""
+    """The number of arcs that lead from one shard to another."""
     shard = found.shards(np.arange(graph.n_agents))
     return int(np.count_nonzero(shard[graph.senders] != shard[graph.receivers]))
 
