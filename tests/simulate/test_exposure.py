@@ -107,10 +107,13 @@ def test_rows_that_a_problem_does_not_tell_are_no_reason_to_refuse_but_to_warn()
         solution=np.ones(2),
         smoothness=20.0,
     )
-    (said,), run = told(recommended(problem), problem)
+    grows = "curvature"  # f_i has no bound, and the first stage leads far off
+    (said,), run = told(recommended(problem), problem, accept_exposure=[grows])
     assert "whose number is not known" in said
     assert (run.revealed["rows"], run.revealed["share"]) == (None, None)
-    assert told(recommended(problem), problem, accept_exposure=["sums"])[0] == []
+    assert told(recommended(problem), problem, accept_exposure=["sums", grows])[0] == []
+    (said,) = told(recommended(problem), problem, accept_exposure=["sums"])[0]
+    assert "at stage 2 λ‖H_i‖ = " in said
 
 
 def test_a_row_much_longer_than_the_others_is_refused():

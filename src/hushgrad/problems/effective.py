@@ -28,7 +28,7 @@ type Floats = NDArray[np.float64]
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
 _SINGLE = 0.99  # of a direction: one row has it, or a few copies of it
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
-_ROWS_PER_VALUE = 5  # a column with as many rows for each value, on average, is a category
+_ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
 _CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
 FEWEST_IN_CELL = 5  # as pooled tables have it
 _MOST_WORK = 10**9  # multiplications to compare agents two by two, 100 of them for d = 45
@@ -166,14 +166,11 @@ def has_small_cells(table: Floats, numbers: int, times: float = 1.0) -> bool:
     the columns of two factors is their table.
     """
     values = [len(np.unique(column)) for column in table.T]
-    is_category = max(values, default=0) * _ROWS_PER_VALUE <= len(table)
-    is_few = math.prod(values) <= _CELLS_PER_NUMBER * numbers
-    if not is_few and not is_category:
+    if max(values, default=0) * _ROWS_PER_VALUE > len(table):
         return False
     counts = np.unique(table, axis=0, return_counts=True)[1]
-    if not is_few and len(counts) > numbers / 2:
-        return False
-    return bool((counts * times < FEWEST_IN_CELL).any())
+    is_few = math.prod(values) <= _CELLS_PER_NUMBER * numbers or len(counts) <= numbers / 2
+    return is_few and bool((counts * times < FEWEST_IN_CELL).any())
 
 
 def _with_copies(rows: Floats, leverages: Floats) -> Floats:
