@@ -87,7 +87,7 @@ def test_a_row_that_has_a_direction_for_itself_is_found_in_an_agent_and_its_leas
         common = rng.random(60) < 0.4
         columns = [is_rare | common, common & ~is_rare] if nested else [(is_rare - 0.1) / 0.3]
         numbers = rng.normal(size=60)
-        numbers[:3] = 4 * len(every), 8, -8  # rows that share a category are far apart
+        numbers[:3] = 1.5 * (-1) ** len(every), 0, -1.5  # rows that share a category are far apart
         every.append(data_of(np.column_stack([numbers, *columns])))
     if not mine + theirs:
         every.pop()
@@ -108,6 +108,19 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
     assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
     X[2:5] = X[0]  # five rows are a cell of a table
     assert effective_in_directions([data_of(X)]) == np.inf
+
+
+@pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])
+def test_a_long_row_needs_less_of_a_direction(value, expected):
+    """A column of large numbers makes all rows look alike, and X^T X has the row that stands out."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 50.0)])
+    X[0, 1] = value
+    data = data_of(X)
+    assert effective_lengths(data).effective > 30
+    assert effective_in_directions([data]) == pytest.approx(expected, rel=0.01)
+    told = (X.T @ X)[1] / np.sqrt((X.T @ X)[1, 1])
+    assert (np.linalg.norm(told[:2] - X[0, :2]) < 0.1 * value) == (expected == 1)
 
 
 @pytest.mark.parametrize(("n", "expected"), [(9, 1.0), (10, np.inf)])

@@ -26,7 +26,8 @@ from hushgrad.problems.row_places import row_places
 type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
-_SINGLE = 0.99  # of a direction: one row has it, or a few copies of it
+_SINGLE = 0.97  # of a direction: one row has it, or its copies; others blur it by 18 % of its length
+_MAY_BE_SINGLE = 0.5  # a row with less would have to be ten times as long as usual
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
 _CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
@@ -98,9 +99,9 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
 
     Some `honest` of the agents have these rows together. In a direction that a single row has, XᵀX
     has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
-    difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r. Up to four rows
-    that are nearly the same count as one. 1, too, where rows are fewer than 2 d, d with a constant
-    column, and where XᵀX tells how many rows each combination of categories has. ∞: no row has 99 %
+    difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r, whose odds count
+    more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where rows are fewer than 2 d, d with a constant
+    column, and where XᵀX tells how many rows each combination of categories has. ∞: no row has 97 %
     of a direction, or the data are no rows.
 
     >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
@@ -131,7 +132,7 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     grams = [table.T @ table for table in tables]
     least = math.inf
     for i, own in enumerate(tables):
-        single = own[_with_copies(own * unit, _leverages(own, grams[i])) > _SINGLE]
+        single = own[_with_copies(own * unit, _leverages(own, grams[i])) > _MAY_BE_SINGLE]
         if not len(single):
             continue
         others = sorted(
@@ -141,7 +142,8 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
         component = [i, *others[: honest - 1]]
         rows = np.concatenate([tables[j] for j in component])
         leverages = _leverages(rows, sum(grams[j] for j in component))
-        largest = float(_with_copies(rows * unit, leverages)[: len(own)].max())
+        shares = _of_long_rows(rows * unit, _with_copies(rows * unit, leverages))
+        largest = float(shares[: len(own)].max())
         if largest > _SINGLE:
             least = min(least, 1 / largest)
     return least
@@ -187,6 +189,15 @@ def _with_copies(rows: Floats, leverages: Floats) -> Floats:
     is_few = near.sum(axis=1) < FEWEST_IN_CELL
     found[some[is_few]] = (near @ leverages[some])[is_few]
     return found
+
+
+def _of_long_rows(rows: Floats, leverages: Floats) -> Floats:
+    """h s / (h s + 1 − h) of leverages h: the other rows blur a row of √s times the usual length
+    less, in parts of its own length.
+    """
+    squares = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+    odds = leverages * np.maximum(1.0, squares / (squares.mean() or 1.0))
+    return odds / np.maximum(odds + 1 - leverages, 1e-300)
 
 
 def _leverages(X: Floats, gram: Any) -> Floats:
