@@ -41,8 +41,8 @@ def verdicts(config: AgentConfig, objective: Objective | None) -> Iterator[Verdi
         unreadable = str(error)
     for found in judge(setting, own_numbers(config, setting, objective, before)):
         is_held = isinstance(found, Held)
-        if found.name == "sums" and unreadable is not None:
-            yield Verdict("sums", "not judged", f"earlier runs are not known: {unreadable}")
+        if found.name in ("sums", "changes") and unreadable is not None:
+            yield Verdict(found.name, "not judged", f"earlier runs are not known: {unreadable}")
         elif objective is None and found.name in _OWN and not is_held:
             yield Verdict(found.name, "not judged", "the objective cannot be evaluated here")
         elif is_held:
