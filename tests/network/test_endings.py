@@ -60,6 +60,24 @@ def test_when_one_agent_ends_all_end_by_name_and_code_and_nobody_waits(
     assert EXIT_CODES[first] != EXIT_CODES[others]
 
 
+@pytest.mark.parametrize("largest", [1e3, 1e6, 1e9])
+def test_an_agent_ends_before_it_sends_a_number_that_is_too_large(tmp_path, keys, largest):
+    """A message of a tracker can be larger than the share that its sender keeps."""
+    network = hg.Network(hg.graphs.ring(4))
+    configs = agent_network.configs(
+        tmp_path, hg.DIGing(stepsize=hg.stepsizes.constant(0.6)), network, dim=2, iterations=4000,
+        keys=keys, largest=largest, max_wait=60.0,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    H = [np.diag(rng.uniform(0.5, 3.0, size=2)) for _ in range(4)]
+    results = asyncio.run(
+        agent_network.ends(agent_network.agents(configs, [lambda x, H=h: H @ x - 1.0 for h in H]))
+    )
+    assert Status.DIVERGED in {r.status for r in results}
+    assert {r.status for r in results} <= {Status.DIVERGED, Status.PEER_ENDED}
+    assert not any("too large" in r.detail for r in results)  # nobody had to refuse a message
+
+
 def test_a_failure_that_is_corrected_lets_all_go_on(tmp_path, keys):
     _, configs = ends(tmp_path, keys, raises, max_wait=60.0)
     agents = agent_network.agents(configs, [lambda x: x - 1.0] * 4)

@@ -33,7 +33,7 @@ PARTS = {
 ALGORITHMS = {
     "PDG-NDS": {"name": "PDGNDS", "stepsize": CONSTANT, **PARTS},
     "PDG-DS": {"name": "PDGDS", "stepsize": {"kind": "diminishing", "scale": 0.5}, **PARTS},
-    "DIGing": {"name": "DIGing", "stepsize": CONSTANT},
+    "DIGing": {"name": "DIGing", "stepsize": {"kind": "constant", "value": 0.05}},
     "Aug-DGM": {"name": "AugDGM", "stepsize": CONSTANT},  # two rounds per iteration
     "AsynDGM": {"name": "AsynDGM", "stepsize": CONSTANT},
 }

@@ -71,11 +71,10 @@ class StepMachine:
         return tuple(sending.asked for sending in self._opened.sendings)
 
     def is_within(self, most: float) -> bool:
-        """Whether the numbers of the present round are finite, and own shares at most `most`.
-
-        An own share is finite only if all messages are, so the own shares tell.
-        """
-        return all(is_within(own, most) for own in self._opened.own)
+        """Whether the numbers of the present round, own shares and messages, are at most `most`."""
+        opened = self._opened
+        sent = {id(v): v for payload in opened.outbox.payloads.values() for v in payload}
+        return all(v is None or is_within(v, most) for v in (*opened.own, *sent.values()))
 
     # ---- going on
 
