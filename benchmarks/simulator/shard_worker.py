@@ -21,22 +21,25 @@ from typing import Any
 def main(settings: dict[str, Any]) -> None:
     if "core" in settings:  # before the import of JAX, which counts the cores
         os.sched_setaffinity(0, [settings["core"]])
-    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # the transport of exchanges prints there
+    if settings["processes"] == 1:
+        _serve(settings)
+        return
+    from hushgrad.simulate.stacked.shards.job import joined
+
+    with joined(settings["coordinator"], settings["processes"], settings["process"]):
+        _serve(settings)
+
+
+def _serve(settings: dict[str, Any]) -> None:
+    """Answer every line of stdin."""
     import jax
 
-    if settings["processes"] > 1:
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(
-            settings["coordinator"], settings["processes"], settings["process"],
-            cluster_detection_method="deactivate",
-        )  # fmt: skip
     warnings.simplefilter("ignore")
     with jax.enable_x64(True):
         run = None if settings["case"] == "none" else _Run(settings)
-        print(json.dumps({"ready": True} | ({} if run is None else run.told)))
+        print(json.dumps({"ready": True} | ({} if run is None else run.told)), flush=True)
         for line in sys.stdin:
-            print(json.dumps(_answer(line.split(), run)))
+            print(json.dumps(_answer(line.split(), run)), flush=True)
 
 
 def _answer(words: list[str], run: Any) -> dict[str, float]:
@@ -106,10 +109,9 @@ class _Run:
         return time.perf_counter() - begun
 
 
-def _permute(n_bytes: int, times: int = 20) -> float:
+def _permute(n_bytes: int, times: int = 100) -> float:
     """The seconds of one exchange inside a compiled loop."""
     import jax
-    import jax.numpy as jnp
     import numpy as np
     from jax import lax
     from jax.sharding import NamedSharding, PartitionSpec
@@ -131,7 +133,6 @@ def _permute(n_bytes: int, times: int = 20) -> float:
         begun = time.perf_counter()
         jax.block_until_ready(call(x))
         found.append((time.perf_counter() - begun) / times)
-    del jnp
     return sorted(found)[2]
 
 

@@ -64,7 +64,7 @@ def test_a_healthy_agent_gets_one_line_for_each_check(pair):
         "guarantee", "reach bob", "clock", *accepted,  # EXTRA promises nothing
     }  # fmt: skip
     result = CliRunner().invoke(app, ["doctor", str(pair.files["ann"])])
-    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓✓–✓✓✓✓✓✓–✓✓–✓✓✓––"]
+    assert [line[0] for line in result.stdout.splitlines()] == [*"✓✓✓✓✓–✓✓✓✓✓✓–✓✓✓–✓✓✓––"]
     assert not (pair.directory / "ann/state").exists()
     assert sorted(p.name for p in (pair.directory / "ann").iterdir()) == [
         "agent.toml", "ann.crt", "ann.key", "trusted",

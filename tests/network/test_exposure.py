@@ -149,9 +149,27 @@ def test_a_function_in_jax_is_judged_by_its_own_derivatives(home):
     assert own.curvature == pytest.approx(np.linalg.norm(3 * A.T @ A, 2))
     assert own.gradient == pytest.approx(np.abs(A.T @ np.ones(2)).max())
     assert own.rows == 1500  # nobody knows its rows, but the run declares some
-    del tables["run"]["honest_rows"]
+    # and nobody can judge the starts of stages, which a participant steers
+    (sums,) = [v for v in verdicts(config, objective) if v.name == "sums"]
+    assert (sums.verdict, "does not know its rows" in sums.text) == ("refused", True)
+    tables["algorithm"]["stages"] = 1
     config = parse_config(tables, directory=home)
-    assert "sums" in [v.name for v in verdicts(config, objective) if v.verdict == "refused"]
+    (sums,) = [v for v in verdicts(config, objective) if v.name == "sums"]
+    assert sums.verdict == "refused"
+
+
+@pytest.mark.parametrize(("declared", "verdict"), [(120, "refused"), (501, "held")])
+def test_a_row_that_stands_out_needs_five_times_its_rows_in_other_houses(home, declared, verdict):
+    """One patient of a hundred has a rare disease: the sums of two such houses may have the row."""
+    X = np.column_stack([np.arange(100) % 7, np.arange(100) == 3, np.arange(100) % 3])
+    text = "\n".join(f"{a},{d},{t:g}" for a, d, t in X)
+    (home / "patients.csv").write_text(f"age,dose,outcome\n{text}\n")
+    tables = template(run__honest_rows=declared, objective__kind="ridge")
+    del tables["objective"]["standardise"]
+    tables["algorithm"].pop("stages", None)
+    config = parse_config(tables, directory=home)
+    judged = verdicts(config, load_objective(config.objective, 3))
+    assert [v.verdict for v in judged if v.name == "sums"] == [verdict]
 
 
 # ---- a refusal

@@ -99,7 +99,7 @@ BROKEN = [
     ({"designs": ["recommended"]}, "and this run has 'fit'"),
     ({"peers": ["00:" * 32]}, r"peers lists 1 certificates, but not that of agent-1 \(.*agent-2"),
     ({"data": ["other.csv"]}, "data lists 1 files, and this run reads '.*agent-0.csv'"),
-    ({"exposure": []}, "Take cells, curvature, .* out of accept_exposure"),
+    ({"exposure": []}, "Take cells, changes, curvature, .* out of accept_exposure"),
     ({"max_share_revealed": 0.57}, f"site's rows: {N_NUMBERS / 240:.4g}"),
 ]
 KEPT = {

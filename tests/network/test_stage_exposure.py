@@ -139,3 +139,24 @@ def test_an_agent_counts_rows_that_differ_in_a_column_where_no_stage_judges_rows
     file.write_text("\n".join(lines))
     spec = ObjectiveSpec(kind=kind, n_agents=3, file=file, columns=("rare", "other"), target="y")
     assert load_objective(spec, 2).effective_lengths == pytest.approx(expected)
+
+
+def test_a_function_that_outgrows_its_masks_at_a_steered_start_sends_nothing(tmp_path):
+    """q_i = −8 θ³ of θ⁴ has no bound, so a participant with a far optimum would see through it."""
+    names = frozenset(WEAKNESSES) - {"gradient"}
+    configs = [replace(c, accept_exposure=names) for c in network(tmp_path)]
+    everyone, L = {}, PROBLEM.smoothness()
+    honest = {
+        "gradient": lambda x: 4 * L * x**3 + L * x / 2,
+        "hessian": lambda x: np.diag(12 * L * x**2 + L / 2),
+    }
+    lie = {"gradient": lambda x: L * (x - FAR / 100), "hessian": lambda x: L * np.eye(2)}
+    agents = [
+        Agent(c, transport=InMemoryTransport(c.name, everyone), **(lie if j == 2 else honest))
+        for j, c in enumerate(configs)
+    ]
+    results = asyncio.run(agent_network.ends(agents))
+    assert [r.status for r in results] == [Status.REFUSED, Status.PEER_ENDED, Status.PEER_ENDED]
+    assert "linear masks must be as large as q_i, but at stage 2" in results[0].detail
+    assert 'accept_exposure = ["gradient"]' in results[0].detail
+    assert set(read_stages(configs[0].state)) == {0}

@@ -24,10 +24,10 @@ ALGORITHM = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01), design="recommended"
 
 @pytest.fixture
 def agent(tmp_path):
-    """One agent with rows of one length in a file; it accepts all but what sums tell."""
+    """One agent with rows of one length in a file; it accepts all but what sums and changes tell."""
     config = agent_network.configs(
         tmp_path, ALGORITHM, NETWORK, dim=2, iterations=60, eta=NETWORK.eta, stages=2,
-        accept_exposure=frozenset(WEAKNESSES) - {"sums"},
+        accept_exposure=frozenset(WEAKNESSES) - {"sums", "changes"},
     )[0]  # fmt: skip
     return replace(config, objective=spec(tmp_path / "rows.csv", seed=0))
 
@@ -47,10 +47,10 @@ def again(config, n, **changes):
     return replace(config, run=run, state=config.state.parent / f"state-{n}", **changes)
 
 
-def begin(config):
+def begin(config, *, is_quadratic=False):
     """The agent up to its first stage, without a connection."""
     objective = load_objective(config.objective, 2)
-    admission = admit(config, objective, is_quadratic=False, is_given=False)
+    admission = admit(config, objective, is_quadratic=is_quadratic, is_given=False)
     state = StateDirectory(config.state, run=config.run.id, agent=config.name, durability="process")
     admission.begin(state)
     state.close()
@@ -115,3 +115,36 @@ def test_a_stage_is_refused_if_all_runs_together_determine_a_row(agent):
     with pytest.raises(ExposureError, match="earlier runs have told much about the same rows"):
         stages(again(agent, 1), none, far[1])
     assert [line.status for line in ledger_of(agent.key).lines()].count("told") == 3
+
+
+def with_rows(config, n, keep, add=0):
+    """The next run on the first `keep` rows of the file and some new ones."""
+    file = config.objective.file
+    head, *rows = file.read_text().splitlines()
+    new = [f"1,{np.cos(a)},{np.sin(a)}" for a in np.arange(1, add + 1)]
+    other = file.with_name(f"rows-{n}.csv")
+    other.write_text("\n".join([head, *rows[:keep], *new]))
+    return again(config, n, objective=replace(config.objective, file=other))
+
+
+@pytest.mark.parametrize("kind", ["logistic", "ridge"])
+@pytest.mark.parametrize(("keep", "add"), [(ROWS - 1, 0), (ROWS, 1), (ROWS - 1, 1)])
+def test_a_run_is_refused_if_a_row_has_joined_or_left_since_an_earlier_one(agent, kind, keep, add):
+    """The sums of both differ by that row, whatever the masks: the difference has rank one."""
+    agent = replace(agent, objective=replace(agent.objective, kind=kind))
+    begin(again(agent, 0), is_quadratic=kind == "ridge")
+    later = with_rows(agent, 1, keep, add)
+    with pytest.raises(PrivacyError, match="changes: the sums of two runs differ by the rows"):
+        begin(later, is_quadratic=kind == "ridge")
+    said = [v for v in verdicts(later, load_objective(later.objective, 2)) if v.name == "changes"]
+    assert [v.verdict for v in said] == ["refused"]
+    begin(replace(later, accept_exposure=frozenset(WEAKNESSES)), is_quadratic=kind == "ridge")
+
+
+def test_the_same_rows_again_or_many_others_are_no_change_of_few_rows(agent):
+    begin(again(agent, 0))
+    begin(again(agent, 1))
+    begin(with_rows(agent, 2, ROWS))
+    with pytest.raises(PrivacyError, match="about 49 rows of this agent have changed"):
+        begin(with_rows(agent, 3, 71))
+    begin(with_rows(agent, 4, 70))  # 50 rows have left, as many as the sums of a run need

@@ -228,8 +228,33 @@ def test_rows_of_more_honest_agents_hide_a_row_and_the_smallest_component_counts
     shares = [largest_share(LOGISTIC, agents, starts, honest=n) for n in (1, 2, 3, 4)]
     assert shares == sorted(shares, reverse=True)
     assert shares[3] == largest_share(LOGISTIC, agents, starts) < 0.6 * shares[0]
-    many = [OwnRows(np.tile(own.X, (3, 1)), np.tile(own.y, 3), 0.0) for own in agents]
+    many = [OwnRows(np.tile(own.X, (5, 1)), np.tile(own.y, 5), 0.0) for own in agents]
     assert largest_share(LOGISTIC, many, starts) < shares[3]
+
+
+@pytest.mark.parametrize("are_apart", [False, True])
+def test_a_start_at_which_copies_of_one_row_have_weight_determines_the_row(are_apart):
+    """A patient who came twice, to one agent or to two."""
+    X, rng = draw(n=40, d=3)
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)  # no row is long
+    y = rng.choice([-1.0, 1.0], 40)
+    across = np.cross(X[0], rng.normal(size=(4000, 3)))  # planes through the row, far from others
+    gaps = np.abs(across / np.linalg.norm(across, axis=1, keepdims=True) @ X[1:].T).min(axis=1)
+    far = 40 * across[np.argmax(gaps)] / np.linalg.norm(across[np.argmax(gaps)]) / gaps.max()
+    starts = [np.zeros(3), far]
+    alone = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], starts)
+    places = np.array([0, 0, *range(1, 40)])
+    rows = OwnRows(X[places], y[places], 0.0)
+    agents = [rows]
+    if are_apart:
+        agents = [OwnRows(rows.X[n::2], rows.y[n::2], 0.0) for n in range(2)]
+    assert alone > MOST_OF_ROW
+    assert largest_share(LOGISTIC, agents, starts, honest=len(agents)) > MOST_OF_ROW
+    # at that start all of H is the row's
+    H = sum(row_sums.logistic(far, None, {"X": a.X, "y": a.y, "weight": 1.0, "penalty": 0.0},
+                              NO_GRID, False)[0] for a in agents)  # fmt: skip
+    found = np.linalg.eigh(H)[1][:, -1]
+    assert abs(found @ X[0]) == pytest.approx(1, abs=1e-3)
 
 
 def test_a_loss_that_is_not_built_in_and_squares_have_no_shares():

@@ -86,15 +86,62 @@ def test_a_row_that_has_a_direction_for_itself_is_found_in_an_agent_and_its_leas
         is_rare = np.arange(60) < rare
         common = rng.random(60) < 0.4
         columns = [is_rare | common, common & ~is_rare] if nested else [(is_rare - 0.1) / 0.3]
-        every.append(data_of(np.column_stack([rng.normal(size=60), *columns])))
+        numbers = rng.normal(size=60)
+        numbers[:3] = 1.5 * (-1) ** len(every), 0, -1.5  # rows that share a category are far apart
+        every.append(data_of(np.column_stack([numbers, *columns])))
     if not mine + theirs:
         every.pop()
     assert effective_in_directions(every, 2) == pytest.approx(expected)
 
 
-def test_few_rows_may_have_directions_for_themselves():
-    """As many rows as columns: XᵀX tells them up to a rotation."""
-    assert effective_in_directions([data_of(np.eye(4))], 1) == np.inf
+@pytest.mark.parametrize(("distance", "expected"), [(0.0, 1.0), (0.19, 1.0), (0.5, np.inf)])
+def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
+    """Two visits of one patient, who has a rare disease: XᵀX has their mean."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(60, 3)), np.zeros(60)])
+    X[0, 3] = 1.0
+    X[1] = X[0] + [distance * np.linalg.norm(X[0]), 0, 0, 0]
+    half = [data_of(part) for part in (X[::2], X[1::2])]
+    assert effective_in_directions([data_of(X)]) == pytest.approx(expected, rel=1e-3)
+    assert effective_in_directions(half, 2) == pytest.approx(expected, rel=1e-3)  # each agent has one of them
+    mean = (X.T @ X)[3] / (X.T @ X)[3, 3]
+    assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
+    X[2:5] = X[0]  # five rows are a cell of a table
+    assert effective_in_directions([data_of(X)]) == np.inf
+
+
+@pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])
+def test_a_long_row_needs_less_of_a_direction(value, expected):
+    """A column of large numbers makes all rows look alike, and X^T X has the row that stands out."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 50.0)])
+    X[0, 1] = value
+    data = data_of(X)
+    assert effective_lengths(data).effective > 30
+    assert effective_in_directions([data]) == pytest.approx(expected, rel=0.01)
+    told = (X.T @ X)[1] / np.sqrt((X.T @ X)[1, 1])
+    assert (np.linalg.norm(told[:2] - X[0, :2]) < 0.1 * value) == (expected == 1)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(9, 1.0), (10, np.inf)])
+def test_a_table_has_at_least_twice_as_many_rows_as_columns(n, expected):
+    """Whoever knows three of four columns solves X^T X for the fourth, if rows are few."""
+    X = np.random.default_rng(1).normal(size=(n, 4))
+    assert effective_in_directions([data_of(X)], 1) == expected
+    assert effective_in_directions([data_of(X[:4]), data_of(X[4:])], 2) == expected
+
+
+def test_two_factors_of_whom_few_rows_have_a_combination_tell_rows():
+    """Indicators of two factors: X^T X has the table of both."""
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(5, size=(2, 100))
+    X = np.column_stack([np.eye(5)[a], np.eye(5)[b]])
+    table = (X.T @ X)[:5, 5:]
+    assert table.min() < 5
+    assert effective_in_directions([data_of(X)]) == 1.0
+    assert effective_in_directions([data_of(np.tile(X, (5, 1)))]) == np.inf
+    mixed = np.column_stack([X, rng.normal(size=100)])  # the table is told, and not the rows
+    assert effective_in_directions([data_of(mixed)]) == np.inf
 
 
 def test_a_row_that_a_sum_of_squares_has_as_it_is_lets_no_ridge_run_start():

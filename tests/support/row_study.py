@@ -27,7 +27,12 @@ from hushgrad.privacy.attacks.sum_model import HonestSums, fit_sums
 from hushgrad.privacy.row_matching import off
 from hushgrad.privacy.stages import stage_runs
 from hushgrad.problems.determined import largest_share, rows_of
-from hushgrad.problems.effective import RowWeights, least_effective
+from hushgrad.problems.effective import (
+    RowWeights,
+    effective_in_directions,
+    effective_lengths,
+    least_effective,
+)
 from hushgrad.theory.revealed import MOST_OF_ROW
 from support.private_runs import recorded
 
@@ -234,6 +239,29 @@ def newton_sums(rows, penalty, stages):
         found.append(HonestSums(theta, H, g - H @ theta))
         theta = theta - np.linalg.solve(H, g)
     return found
+
+
+def square_and_met(seed):
+    """Whether a sum of squares of two agents is admitted, rows met, and control rows met."""
+    rng = np.random.default_rng([seed, 18])
+    X, _ = population(DATA[seed % 3])
+    per, dim = (10, 20, 40)[seed // 3 % 3], int(rng.integers(3, 7))
+    X = X[rng.permutation(len(X))[: 4 * per], :][:, rng.permutation(X.shape[1])[:dim]]
+    own = [{"X": x, "y": np.ones(per), "weight": 1.0, "penalty": 0} for x in (X[:per], X[per:][:per])]
+    lengths = least_effective([effective_lengths(data) for data in own], 2)
+    rows = min(lengths, effective_in_directions(own, 2))
+    is_admitted = hg.theory.Revealed(dim=dim, stages=1, rows=rows, is_quadratic=True).objection()
+    G, axes = X[: 2 * per].T @ X[: 2 * per], np.eye(dim)
+    pairs = [axes[a] + sign * axes[b] for a in range(dim) for b in range(a) for sign in (-1, 1)]
+    ways = [v for v in [*axes, *np.linalg.eigh(G)[1].T, *pairs] if v @ G @ v > 1e-9]
+    guesses = np.array([G @ v / np.sqrt(v @ G @ v) for v in ways])
+    guesses = np.concatenate([guesses, -guesses])
+
+    def met(rows):
+        off = np.linalg.norm(guesses - rows[:, None], axis=2).min(axis=1)
+        return int((off < NEAR * np.linalg.norm(rows, axis=1)).sum())
+
+    return is_admitted is None, met(X[: 2 * per]), met(X[2 * per :])
 
 
 def seven_stages(n, seed, starts, is_clipped):

@@ -92,6 +92,7 @@ intercept = true
 regularisation = 1.0       # of the whole problem, the same at everyone
 # The same constants at everyone, or the agents solve different problems.
 standardise = { mean = [60.0, 5.0], scale = [15.0, 2.0] }
+# clip = 2.5               # shorten longer rows, so that no row stands out; the same at everyone
 
 # ---- whom it talks to; `hushgrad key trust south.crt` puts a certificate into trusted/
 [[neighbour]]

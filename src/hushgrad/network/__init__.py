@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     )
     from hushgrad.network.local.processes import Processes
     from hushgrad.network.objective.fit_rows import FitSpec
-    from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
+    from hushgrad.network.objective.objectives import ObjectiveSpec
+    from hushgrad.network.objective.units import Standardise
     from hushgrad.network.ops.result import AgentResult, Status, read_result
     from hushgrad.network.state.samples import read_samples
 
@@ -65,7 +66,8 @@ __getattr__, __dir__ = lazy_exports(
         "keys.identity": "Certificate Identity load_certificate load_identity mint",
         "local.processes": "Processes",
         "objective.fit_rows": "FitSpec",
-        "objective.objectives": "ObjectiveSpec Standardise",
+        "objective.objectives": "ObjectiveSpec",
+        "objective.units": "Standardise",
         "ops.result": "AgentResult Status read_result",
         "state.samples": "read_samples",
     },

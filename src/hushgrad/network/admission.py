@@ -23,6 +23,7 @@ from hushgrad.network.auto import provisional
 from hushgrad.network.budgets import counted_rulings, read_ledger
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.exposure import check_exposure, setting_of
+from hushgrad.network.forecast import warn_of_stages
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.ledgers import (
     begun_run,
@@ -164,10 +165,9 @@ def admit(
     config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
 ) -> Admission:
     """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
-    check_exposure(
-        provisional(config, objective), objective, is_quadratic=is_quadratic,
-        before=told_before(config),
-    )  # fmt: skip
+    judged, before = provisional(config, objective), told_before(config)
+    check_exposure(judged, objective, is_quadratic=is_quadratic, before=before)
+    warn_of_stages(judged, objective, before)
     return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
 
 

@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushgrad.agent.stages import Statistic
 from hushgrad.agent.vectors import Vector
-from hushgrad.algorithms.base import Masked
+from hushgrad.algorithms.base import Masked, Private
 from hushgrad.errors import ExposureError, PrivacyError
 from hushgrad.masks import MOST_QUADRATIC
 from hushgrad.network.config.model import AgentConfig, RunConfig
 from hushgrad.network.ledgers import NOTHING_TOLD, ToldBefore
 from hushgrad.network.objective.objectives import Objective
 from hushgrad.network.state.journal import BEGUN
+from hushgrad.problems.effective import FEWEST_IN_CELL
 from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
+from hushgrad.theory.outgrown import outgrown
 from hushgrad.theory.pooled import Pooled
 
 if TYPE_CHECKING:
@@ -84,10 +87,25 @@ def check_stage(
     if told is None:
         return
     is_fixed = told.curvature == "fixed"
-    determined = objective.determined(starts, is_fixed, _times(config, objective), before.chains)
+    determined = objective.determined(
+        starts, is_fixed, times_own_rows(config, objective), before.chains
+    )
     objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
+
+
+def check_size(
+    config: AgentConfig, objective: Objective, own: Statistic, unit: float, stage: int
+) -> None:
+    """Refuse to enter a stage at whose start the statistic of a function has outgrown its masks."""
+    setting = setting_of(config.run, is_quadratic=objective.is_quadratic)
+    for found in outgrown(setting, own.H, own.q, unit, stage):
+        if found.name not in config.accept_exposure:
+            raise ExposureError(
+                f"{config.name} sends nothing of this stage: {found.text} Or accept the exposure: "
+                f'accept_exposure = ["{found.name}"].'
+            )
 
 
 def check_average(
@@ -125,7 +143,7 @@ def check_average(
     told = replace(told, stages=stage + 1, told=progress.numbers)
     objection = told.objection()
     if objection is None and rows is not None:
-        objection = told.average_objection(rows.largest_share(_times(config, objective)))
+        objection = told.average_objection(rows.largest_share(times_own_rows(config, objective)))
     if objection:
         raise ExposureError(f"{config.name} sends nothing of stage {stage + 1}: {objection}")
 
@@ -185,8 +203,18 @@ def own_numbers(
         rows=rows,
         determined=determined,
         told=before.numbers,
+        changed=before.changed,
+        is_judged=_is_judged(config, objective),
         small_cell=None if objective is None else objective.small_cell,
     )
+
+
+def _is_judged(config: AgentConfig, objective: Objective | None) -> bool:
+    """Whether every stage is judged row by row, or need not be."""
+    is_staged = bool(config.run.lengths) and config.run.model is None
+    if objective is None or not is_staged or not isinstance(config.run.algorithm, Private):
+        return True
+    return objective.is_quadratic or objective.determined is not None
 
 
 def _expected_share(config: AgentConfig, objective: Objective) -> float | None:
@@ -196,10 +224,10 @@ def _expected_share(config: AgentConfig, objective: Objective) -> float | None:
         return None
     from hushgrad.fitting.plan import expected_share
 
-    return expected_share(model, rows, _times(config, objective))
+    return expected_share(model, rows, times_own_rows(config, objective))
 
 
-def _times(config: AgentConfig, objective: Objective) -> float:
+def times_own_rows(config: AgentConfig, objective: Objective) -> float:
     """The declared honest rows over the rows of this agent."""
     return max(1.0, (config.run.honest_rows or 0) / max(1, objective.n_rows or 1))
 
@@ -210,13 +238,15 @@ def _honest_rows(
     """The effective rows of the smallest honest component, as far as this agent can tell.
 
     They are its own, or the declared rows if these are more: the same part of them as of its own
-    rows counts as effective.
+    rows counts as effective. One row of its own that stands out says little about the others, so
+    fewer than five such rows do not count.
     """
     declared = None if setting.masks is None else config.run.honest_rows
     if objective is None or objective.n_rows is None or effective is None:
         return declared
     part = effective / objective.n_rows if objective.n_rows else 0.0
-    return max(effective, (declared or 0) * part)
+    others = (declared or 0) * part
+    return max(effective, others if others >= FEWEST_IN_CELL else 0.0)
 
 
 def _sizes(

@@ -116,6 +116,7 @@ class ToldBefore(NamedTuple):
     runs: int = 0
     numbers: int = 0
     chains: tuple[Chain, ...] = ()  # of the runs with the same columns
+    changed: float | None = None  # the fewest rows that differ from those of a run; None: none do
 
 
 NOTHING_TOLD = ToldBefore()
@@ -124,12 +125,17 @@ NOTHING_TOLD = ToldBefore()
 def told_before(config: AgentConfig) -> ToldBefore:
     """The numbers that this agent's other runs told about its data, by every ledger."""
     found: dict[tuple[str, str], list[LedgerLine]] = {}
+    changed: list[float] = []
     for ledger in ledgers_of(config):
         if not ledger.exists:
             continue
         lines = ledger.lines()
-        same = runs_of_data(lines, digest_of(config, ledger.secret))
-        names = {_name(run.begun) for run in same} - {(config.run.id, key_name(config))}
+        data = digest_of(config, ledger.secret)
+        mine = (config.run.id, key_name(config))
+        same = [run for run in runs_of_data(lines, data) if _name(run.begun) != mine]
+        names = {_name(run.begun) for run in same}
+        if data is not None:
+            changed += [data.changed(run.begun.facts) for run in same]
         of_runs: dict[tuple[str, str], list[LedgerLine]] = {}
         for line in lines:
             if line.status == TOLD and _name(line) in names:
@@ -142,7 +148,8 @@ def told_before(config: AgentConfig) -> ToldBefore:
         starts = [np.array(stages[s].facts["start"]) for s in sorted(stages)]
         if of_run[0].facts["model"] == model:
             chains.append(Chain(starts, of_run[0].facts["is_fixed"]))
-    return ToldBefore(len(found), numbers, tuple(chains))
+    differ = min((rows for rows in changed if rows), default=None)
+    return ToldBefore(len(found), numbers, tuple(chains), differ)
 
 
 def note_stage(
@@ -169,7 +176,8 @@ def model_of(config: AgentConfig) -> str:
         return ""
     parts = (spec.kind, spec.columns, spec.target, spec.intercept, spec.delta)
     units = spec.standardise and (spec.standardise.mean, spec.standardise.scale)
-    return commitment(json.dumps([parts, units, spec.function, spec.rows]).encode())
+    clip = [] if spec.clip is None else [spec.clip]
+    return commitment(json.dumps([parts, units, spec.function, spec.rows, *clip]).encode())
 
 
 def _name(line: LedgerLine) -> tuple[str, str]:

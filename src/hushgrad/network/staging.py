@@ -41,7 +41,7 @@ from hushgrad.errors import (
 from hushgrad.network.agreement import Agreement, agree
 from hushgrad.network.auto import chosen, power, provisional, told, with_stepsize
 from hushgrad.network.config.model import AgentConfig, RunConfig, power_of_two
-from hushgrad.network.exposure import check_stage, setting_of
+from hushgrad.network.exposure import check_size, check_stage, setting_of
 from hushgrad.network.introduction import draws_of, introduce, linked_with, local_agent, own_weight
 from hushgrad.network.keys.masking import mask_grids, mask_of, masked_statistic
 from hushgrad.network.keys.pairing import Pairing
@@ -149,6 +149,8 @@ class Stages:
         if by_rows is None or grids is None or not isinstance(algorithm, Private):
             if own is None or about_start:
                 own = self._statistic(stage, start, about_start=about_start)
+            if stage and agreement.scale is not None and isinstance(algorithm, Private):
+                check_size(self.config, self._objective, own, agreement.scale, stage)
         else:
             own = Statistic(*by_rows(start, before, grids, algorithm.curvature == "fixed"))
         starts = () if before is None else (before, start)

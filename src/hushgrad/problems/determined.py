@@ -16,6 +16,10 @@ Other rows of other honest agents, c times as many in all, divide the odds by c.
 
     share of row r = mean over the directions of  p s / (p s + (1 − p) c)
 
+A row that stands g times in the data, g < 5, is one unknown row with the derivative g J_r, so its
+eigenvalue is g²p / (1 + g(g − 1) p) in place of p: two copies of p = ½ have 1. More copies are a
+cell of a table, not a row.
+
 The share depends neither on the units of columns nor on which of the numbers the adversary looks
 at, steered θ_s included: a θ_s at which a single row has weight gives that row the share 1. The
 Jacobians of other honest agents only lower it, so an agent that knows its own rows alone errs on
@@ -26,13 +30,14 @@ exposure (theory/revealed.py) refuses a stage by the largest share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.problems import rows
+from hushgrad.problems.effective import FEWEST_IN_CELL, has_small_cells
 from hushgrad.problems.row_places import row_places
 from hushgrad.problems.rows import RowSum
 
@@ -41,8 +46,6 @@ type Floats = NDArray[np.float64]
 _AT_ONCE = 2**22  # numbers of a part of the Jacobian
 _SAME = 1e-11  # relative: smaller differences of stages drown in the rounding of these derivatives
 _NO_SPREAD = 1e-9  # relative: a column without more is a constant, which everybody knows
-_CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
-_FEWEST_IN_CELL = 5  # as pooled tables have it
 _STEP = 1e-3  # over delta, or 1: of differences for derivatives, whose rounding is below _SAME
 
 
@@ -52,6 +55,11 @@ class OwnRows(NamedTuple):
     X: Floats  # (n, d)
     y: Floats  # (n,)
     delta: float
+
+    @property
+    def table(self) -> Floats:
+        """(n, d + 1)."""
+        return np.column_stack([self.X, self.y]) + 0.0  # + 0.0: no negative zero
 
 
 class SecretsOfRows(NamedTuple):
@@ -129,10 +137,14 @@ def largest_share(
         others = [int(j) for j in least if j != i][: n_honest - 1]
         components.setdefault(frozenset([i, *others]), []).append(i)
     for component, own in components.items():
-        if has_small_cells([agents[j] for j in component], numbers, times):
+        tables = {j: agents[j].table for j in component}
+        known = -1 if loss.is_measured else None  # no measured y makes a category
+        cells = np.concatenate([tables[j][:, :known] for j in component])
+        if has_small_cells(cells, numbers, times):
             return 1.0
         unmixed = jacobian.unmixed([parts[j] for j in component])
-        shares = (jacobian.share(agents[i], unmixed, times) for i in own)
+        copies = _copies(tables)
+        shares = (jacobian.share(agents[i], unmixed, times, copies[i]) for i in own)
         largest = max(largest, *shares)
     return largest
 
@@ -149,21 +161,14 @@ def share_of(
     return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times, before=before)
 
 
-def has_small_cells(agents: Sequence[OwnRows], numbers: int, times: float) -> bool:
-    """Whether all columns are categories with few combinations, some of which few rows have.
-
-    The sums are linear in the number of rows in each combination. These are whole numbers, so an
-    integer program finds them where the combinations are not many times the numbers of the sums.
-    """
-    table = np.column_stack([np.concatenate([own.X for own in agents]),
-                             np.concatenate([own.y for own in agents])])  # fmt: skip
-    most, combinations = _CELLS_PER_NUMBER * numbers, 1
-    for column in table.T:
-        combinations *= max(1, len(np.unique(column)))
-        if combinations > most:
-            return False
-    counts = np.unique(table, axis=0, return_counts=True)[1]
-    return bool((counts * times < _FEWEST_IN_CELL).any())
+def _copies(tables: Mapping[int, Floats]) -> dict[int, Floats]:
+    """How often each row stands in all tables; 1 for rows of a cell, which are no single rows."""
+    every = np.ascontiguousarray(np.concatenate(list(tables.values())))
+    whole = every.view(np.dtype((np.void, every.shape[1] * every.itemsize))).ravel()
+    _, place, counts = np.unique(whole, return_inverse=True, return_counts=True)
+    found = np.where(counts < FEWEST_IN_CELL, counts, 1)[place].astype(np.float64)
+    ends = np.cumsum([len(table) for table in tables.values()])[:-1]
+    return dict(zip(tables, np.split(found, ends), strict=True))
 
 
 def _numbers(dim: int, chains: Sequence[Chain]) -> int:
@@ -212,13 +217,16 @@ class _Jacobian:
         told = sizes > _SAME * sizes.max(initial=0.0)
         return axes[told].T / sizes[told]
 
-    def share(self, own: OwnRows, unmixed: Floats, times: float) -> float:
-        largest = 0.0
+    def share(self, own: OwnRows, unmixed: Floats, times: float, copies: Floats) -> float:
+        largest, first = 0.0, 0
         for part, lengths in self._parts(own):
+            g = copies[first : first + len(part), None]
+            first += len(part)
             told = self._scaled(part).swapaxes(1, 2) @ unmixed  # (rows, directions, ranks)
             if not told.size:
                 continue
             p = np.clip(np.linalg.eigvalsh(told @ told.swapaxes(1, 2)), 0.0, 1.0)
+            p = g * g * p / (1 + g * (g - 1) * p)
             odds = p * np.maximum(1.0, lengths)[:, None]
             shares = odds / np.maximum(odds + (1 - p) * times, 1e-300)
             largest = max(largest, float(shares.mean(axis=1).max()))

@@ -26,7 +26,12 @@ from hushgrad.problems.row_places import row_places
 type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
-_SINGLE = 0.99  # of a direction: one row has it
+_SINGLE = 0.97  # of a direction: one row has it, or its copies; others blur it by 18 % of its length
+_MAY_BE_SINGLE = 0.5  # a row with less would have to be ten times as long as usual
+_COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
+_ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
+_CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
+FEWEST_IN_CELL = 5  # as pooled tables have it
 _MOST_WORK = 10**9  # multiplications to compare agents two by two, 100 of them for d = 45
 
 
@@ -94,9 +99,10 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
 
     Some `honest` of the agents have these rows together. In a direction that a single row has, XᵀX
     has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
-    difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r. ∞: no row has
-    99 % of a direction, the rows are few (fewer than 2 d turn into one another without a trace in
-    XᵀX), or the data are no rows.
+    difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r, whose odds count
+    more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where rows are fewer than 2 d, d with a constant
+    column, and where XᵀX tells how many rows each combination of categories has. ∞: no row has 97 %
+    of a direction, or the data are no rows.
 
     >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
     >>> data = {"X": X, "weight": np.ones(9), "y": np.ones(9), "penalty": 0}
@@ -113,12 +119,20 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
         return math.inf
     dim = tables[0].shape[1]
     tables = tables[: max(2, math.isqrt(_MOST_WORK // dim**3))]
+    by_size = sorted(range(len(tables)), key=lambda j: len(tables[j]))
+    fewest = {
+        frozenset([i, *[j for j in by_size[:honest] if j != i][: honest - 1]])
+        for i in range(len(tables))
+    }
+    if any(_tells_rows(np.concatenate([tables[j] for j in found])) for found in fewest):
+        return 1.0
     unit = np.max([np.abs(table).max(axis=0, initial=0.0) for table in tables], axis=0)
-    tables = [table / np.where(unit > 0, unit, 1.0) for table in tables]
+    unit = np.where(unit > 0, unit, 1.0)
+    tables = [table / unit for table in tables]
     grams = [table.T @ table for table in tables]
     least = math.inf
     for i, own in enumerate(tables):
-        single = own[_leverages(own, grams[i]) > _SINGLE]
+        single = own[_with_copies(own * unit, _leverages(own, grams[i])) > _MAY_BE_SINGLE]
         if not len(single):
             continue
         others = sorted(
@@ -126,10 +140,64 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
             key=lambda j: -float(_leverages(single, grams[i] + grams[j]).max()),
         )
         component = [i, *others[: honest - 1]]
-        largest = float(_leverages(single, sum(grams[j] for j in component)).max())
-        if largest > _SINGLE and sum(len(tables[j]) for j in component) >= 2 * dim:
+        rows = np.concatenate([tables[j] for j in component])
+        leverages = _leverages(rows, sum(grams[j] for j in component))
+        shares = _of_long_rows(rows * unit, _with_copies(rows * unit, leverages))
+        largest = float(shares[: len(own)].max())
+        if largest > _SINGLE:
             least = min(least, 1 / largest)
     return least
+
+
+def _tells_rows(table: Floats) -> bool:
+    """Whether Σ xxᵀ of these rows (n, d) tells rows, whatever their directions.
+
+    Of fewer than 2 d rows it tells much more than a rotation hides: whole numbers, or one column
+    to somebody who knows the others.
+    """
+    n, dim = table.shape
+    return n < 2 * dim or has_small_cells(table[:, :-1], (dim - 1) * (dim + 2) // 2)
+
+
+def has_small_cells(table: Floats, numbers: int, times: float = 1.0) -> bool:
+    """Whether all columns are categories with few combinations, some of which few rows have.
+
+    The sums are linear in the number of rows in each combination. These are whole numbers, so an
+    integer program finds them where the combinations are not many times the numbers of the sums. A
+    linear program does where the combinations that occur are at most half of the numbers: XᵀX of
+    the columns of two factors is their table.
+    """
+    values = [len(np.unique(column)) for column in table.T]
+    if max(values, default=0) * _ROWS_PER_VALUE > len(table):
+        return False
+    counts = np.unique(table, axis=0, return_counts=True)[1]
+    is_few = math.prod(values) <= _CELLS_PER_NUMBER * numbers or len(counts) <= numbers / 2
+    return is_few and bool((counts * times < FEWEST_IN_CELL).any())
+
+
+def _with_copies(rows: Floats, leverages: Floats) -> Floats:
+    """The leverages (n,) of rows (x, 1), each with those of rows that are nearly the same.
+
+    Many copies are a cell of a table, not a row.
+    """
+    found = leverages.copy()
+    some = np.flatnonzero(leverages > _SINGLE / FEWEST_IN_CELL)  # at most 5 d rows
+    X = rows[some, :-1]
+    lengths = (X**2).sum(axis=1)
+    squares = lengths[:, None] + lengths - 2 * X @ X.T
+    near = squares <= (_COPIES**2 + 1e-12) * lengths[:, None]
+    is_few = near.sum(axis=1) < FEWEST_IN_CELL
+    found[some[is_few]] = (near @ leverages[some])[is_few]
+    return found
+
+
+def _of_long_rows(rows: Floats, leverages: Floats) -> Floats:
+    """h s / (h s + 1 − h) of leverages h: the other rows blur a row of √s times the usual length
+    less, in parts of its own length.
+    """
+    squares = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
+    odds = leverages * np.maximum(1.0, squares / (squares.mean() or 1.0))
+    return odds / np.maximum(odds + 1 - leverages, 1e-300)
 
 
 def _leverages(X: Floats, gram: Any) -> Floats:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hushgrad.errors import ProblemError
 from hushgrad.problems import datasets, losses
 from hushgrad.problems.checks import check_rows, check_size, pad
+from hushgrad.problems.clipping import clip_rows
 from hushgrad.problems.datasets import DatasetOptions
 from hushgrad.problems.losses import RowLoss
 from hushgrad.problems.models import Curvature
@@ -28,6 +29,7 @@ def ridge(
     *,
     regularisation: float = 1.0,
     intercept: bool = False,
+    clip: float | None = None,
     dataset: str | None = None,
     **options: Unpack[DatasetOptions],
 ) -> Problem:
@@ -36,6 +38,8 @@ def ridge(
     X, y              lists of (n_i, d) and (n_i,), for each agent, or arrays (m, n, d) and (m, n)
     regularisation    scikit-learn's alpha, shared equally by the m agents
     intercept         append a column of ones, which is not penalised; its coefficient comes last
+    clip              shorten rows with ‖x‖ > clip to that length, without the intercept: the sums
+                      of stages then tell less about any single row
     dataset, options  instead of X and y: a name and the arguments of `hushgrad.problems.dataset`
 
     >>> fit = ridge([[[1.0], [1.0]], [[1.0]]], [[0.0, 1.0], [2.0]], regularisation=0.0)
@@ -43,7 +47,9 @@ def ridge(
     array([1.])
     """
     parts, targets = _rows(X, y, dataset, options)
-    return _problem("ridge", losses.SQUARES, _stacked(parts, targets, regularisation, intercept))
+    return _problem(
+        "ridge", losses.SQUARES, _stacked(parts, targets, regularisation, intercept, clip)
+    )
 
 
 def logistic(
@@ -52,6 +58,7 @@ def logistic(
     *,
     regularisation: float = 1.0,
     intercept: bool = False,
+    clip: float | None = None,
     dataset: str | None = None,
     **options: Unpack[DatasetOptions],
 ) -> Problem:
@@ -64,7 +71,7 @@ def logistic(
     array([0.693147])
     """
     parts, labels = _rows(X, y, dataset, options)
-    data = _stacked(parts, _signs(labels), regularisation, intercept)
+    data = _stacked(parts, _signs(labels), regularisation, intercept, clip)
     return _problem("logistic", losses.LOGISTIC, data)
 
 
@@ -75,6 +82,7 @@ def huber(
     delta: float = 1.35,
     regularisation: float = 1.0,
     intercept: bool = False,
+    clip: float | None = None,
     dataset: str | None = None,
     **options: Unpack[DatasetOptions],
 ) -> Problem:
@@ -89,7 +97,7 @@ def huber(
     array([0.5])
     """
     parts, targets = _rows(X, y, dataset, options)
-    data = _stacked(parts, targets, regularisation, intercept)
+    data = _stacked(parts, targets, regularisation, intercept, clip)
     data["delta"] = np.full(len(parts), check_size("delta", delta, positive=True))
     return _problem("huber", losses.HUBER, data)
 
@@ -143,8 +151,12 @@ def _stacked(
     targets: list[NDArray[np.float64]],
     regularisation: float,
     intercept: bool,
+    clip: float | None,
 ) -> dict[str, Any]:
     share = check_size("regularisation", regularisation) / len(parts)
+    if clip is not None:
+        longest = check_size("clip", clip, positive=True)
+        parts = [clip_rows(part, longest) for part in parts]
     if intercept:
         parts = [np.column_stack([part, np.ones(len(part))]) for part in parts]
     penalty = np.full((len(parts), parts[0].shape[1]), share)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.agent.masking import mask_sizes
+from hushgrad.agent.stages import Statistic
 from hushgrad.algorithms.base import Algorithm, Masked
 from hushgrad.errors import PrivacyError
 from hushgrad.mixing import Network
@@ -32,6 +33,7 @@ from hushgrad.theory.exposure import (
     count_revealed,
     weaknesses,
 )
+from hushgrad.theory.outgrown import outgrown
 from hushgrad.theory.revealed import Revealed
 
 MOST_AGENTS = 1000  # whose gradients and rows are evaluated for the judgement
@@ -132,6 +134,39 @@ def check_stage(
         objection = limited.stage_objection(len(starts) - 1, determined)
         if objection is not None:
             raise PrivacyError(objection[0].upper() + objection[1:])
+
+
+def outgrown_risks(
+    algorithm: Masked,
+    problem: Problem,
+    network: Network,
+    every: Statistic,
+    scale: Floats,
+    stage: int,
+    accepted: frozenset[str],
+) -> list[str]:
+    """Warnings about statistics of functions that have outgrown their masks at a later stage.
+
+    every    (trials, agents, …) statistics, with the units `scale` (trials,) of masks
+    """
+    if problem.row_loss is not None or problem.is_quadratic or algorithm.masking is None:
+        return []  # bounded at every θ
+    setting = Setting(
+        algorithm=algorithm,
+        n_agents=network.n_agents,
+        dim=problem.dim,
+        is_quadratic=False,
+        stages=stage + 1,
+        sizes=mask_sizes(algorithm, network, problem.dim),
+    )
+    found = {
+        weakness.name: weakness
+        for t, unit in enumerate(scale.tolist())
+        for H, q in zip(every.H[t, :MOST_AGENTS], every.q[t, :MOST_AGENTS], strict=True)
+        for weakness in outgrown(setting, H, q, unit, stage)
+        if weakness.name not in accepted
+    }
+    return [_with_way(weakness) for weakness in found.values()]
 
 
 def _with_way(weakness: Weakness) -> str:

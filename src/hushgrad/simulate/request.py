@@ -47,6 +47,7 @@ class RunRequest:
     tamper: Tamper | None = None  # only agents alone can send other messages than their step's
     stage: int = 0  # every stage has draws of its own
     limited: Revealed | None = None  # the limit of sums that later stages keep; None: no limit
+    accepted: frozenset[str] = frozenset()  # weaknesses by name
     # the algorithm of every trial, which differ in numbers alone; None: all run `algorithm`
     variants: tuple[Algorithm, ...] | None = None
     mesh: Any = None  # None, "auto" or a jax.sharding.Mesh: the devices of the stacked engine

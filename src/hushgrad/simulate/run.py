@@ -34,6 +34,7 @@ from hushgrad.simulate.result import Comparison, Run
 from hushgrad.simulate.staged import simulate_stages
 from hushgrad.simulate.transcript import Transcript
 from hushgrad.theory.auto import resolve
+from hushgrad.theory.exposure import check_accepted
 from hushgrad.theory.tight import expected_iterations
 
 SAMPLES = 200  # about as many as a picture shows
@@ -167,6 +168,7 @@ def run(
             metrics=dict(metrics or {}),
             recording=Recording(len(numbers), n_iterations) if transcript else None,
             limited=limited,
+            accepted=check_accepted(accept_exposure),
             tick=bar.tick,
             checkpoint=Checkpoint(
                 None if checkpoint is None else Path(checkpoint),

@@ -6,6 +6,7 @@ the estimate with which agent 0 ended the last one. `hushgrad.agent.stages` says
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
@@ -28,6 +29,7 @@ from hushgrad.agent.stages import (
     within_stage,
 )
 from hushgrad.algorithms.base import Masked
+from hushgrad.errors import RiskWarning
 from hushgrad.problems import Problem
 from hushgrad.problems.determined import reach, rows_of
 from hushgrad.problems.models import (
@@ -39,7 +41,7 @@ from hushgrad.problems.models import (
 )
 from hushgrad.problems.rows import Grids
 from hushgrad.simulate.checkpoint import Checkpoint
-from hushgrad.simulate.exposure import check_stage
+from hushgrad.simulate.exposure import check_stage, outgrown_risks
 from hushgrad.simulate.recording import Recording
 from hushgrad.simulate.request import Metric, Outcome, RunRequest, Tamper
 from hushgrad.simulate.result import Traffic
@@ -85,6 +87,11 @@ def simulate_stages(
             request.problem, algorithm, request.trials, held, before,
             grids=grids, about_start=about_start,
         )  # fmt: skip
+        if s:
+            for risk in outgrown_risks(
+                algorithm, request.problem, request.network, every, scale, s, request.accepted
+            ):
+                warnings.warn(risk, RiskWarning, stacklevel=3)
         masked = masking(every, scale, s)
         masked = from_start(masked, held) if about_start else masked
         outcome = _stage(request, s, begin, length, held, masked, driver)

@@ -50,6 +50,7 @@ class RunCertificate:
     fastest: float | None  # stepsize
     fastest_radius: float | None
     iterations: float | None  # until an error has fallen by the tolerance
+    is_bound: bool  # it may well take more iterations
     tolerance: float
     verdict: str
 
@@ -67,6 +68,7 @@ class RunCertificate:
             "fastest_radius": self.fastest_radius,
             "tolerance": self.tolerance,
             "iterations": self.iterations,
+            "iterations_at_least": self.is_bound,
             "lines": [
                 {"about": line.about, "status": line.status, "text": line.text, "cites": line.cites}
                 for line in self.lines
@@ -119,6 +121,7 @@ def certify(
         fastest=told.fastest,
         fastest_radius=told.fastest_radius,
         iterations=told.iterations,
+        is_bound=told.is_bound,
         tolerance=tolerance,
         verdict=_verdict(found, told, tolerance),
     )

@@ -32,6 +32,7 @@ WEAKNESSES = {
     "partners": "too few mask partners, or none but neighbours",
     "degree": "one neighbour hears everything that the agent sends",
     "sums": "the sums over honest agents tell too much about their rows",
+    "changes": "few rows have changed since an earlier run on the same data",
     "cells": "a cell of a pooled table has few rows of this agent",
 }
 
@@ -115,6 +116,8 @@ class OwnNumbers:
     rows: float | None = None  # effective ones of the smallest honest component; None: not known
     determined: float | None = None  # of a row, by the sums of a fit of these rows; None: unknown
     told: int = 0  # numbers that the sums of other runs told about the same rows
+    is_judged: bool = True  # every stage is judged row by row, or need not be
+    changed: float | None = None  # rows that another run on the same data had not; None: no such
     small_cell: str | None = None  # a cell with too few rows of this agent; None: there is none
 
 
@@ -334,10 +337,24 @@ def _sums(setting: Setting, own: OwnNumbers) -> Answer:
         if not setting.has_curvature:
             return True, f"the sum of the honest agents' vectors has {setting.dim} numbers"
         return True, "the run has no stages whose sums could be counted"
+    if not own.is_judged:
+        return False, (
+            "every stage is judged row by row, because a participant can steer its start to a θ at "
+            "which single rows have weight, but the objective does not know its rows. Give rows in "
+            "[objective], a function of the form of hushgrad.problems.rows."
+        )
     objection = told.objection()
     if objection is None and isinstance(told, Pooled):
         objection = told.average_objection(own.determined, "in a fit like one of these rows alone")
     return objection is None, objection or told.summary
+
+
+def _changes(setting: Setting, own: OwnNumbers) -> Answer:
+    told = count_revealed(setting, own.changed)
+    if own.changed is None or told is None:
+        return True, "no other run is known that had nearly the same rows"
+    objection = told.change_objection(own.changed)
+    return objection is None, objection or f"{own.changed:.0f} rows have changed since another run"
 
 
 def _cells(setting: Setting, own: OwnNumbers) -> Answer:
@@ -375,5 +392,6 @@ _CONDITIONS: dict[str, Callable[[Setting, OwnNumbers], Answer]] = {
     "partners": _partners,
     "degree": _degree,
     "sums": _sums,
+    "changes": _changes,
     "cells": _cells,
 }

@@ -9,8 +9,6 @@ The spectral radius of this map is below 1 if and only if E‖s‖² → 0; its 
 root mean square. The columns b_j of different agents are independent.
 
 A split that is drawn once, and masks that are drawn once, make a step of their own for every draw.
-
-auto.py and tight.py ask for these rates.
 """
 
 from __future__ import annotations
@@ -72,38 +70,31 @@ def share_variance(n: int) -> float:
     return float(second) - 1.0 / n**2
 
 
+def has_moments(step: TwoStep) -> bool:
+    """Whether the state is small enough for its moments."""
+    return step.size <= MOST_EXACT and step.shape[0] ** 3 <= NUMBERS
+
+
 def mean_square_radius(
     algorithm: PDGNDS, step: TwoStep, network: Network, lam: float
 ) -> float | None:
     """The root of the spectral radius of P ↦ P⁺; None if the state is too large for it."""
     m, d = step.shape
     n, half = step.size, m * d
-    if n > MOST_EXACT or m**3 > NUMBERS:
+    if not has_moments(step):
         return None
     A = step.dense(lam)
-    covariance = _covariances(algorithm.splitting, network, algorithm.links).reshape(m, m * m)
     root = lam * step.profile * step.hessians  # (m, d, d)
-    is_isotropic = isinstance(algorithm.splitting, IsotropicSplit)
-
-    me = np.arange(m)
+    added = split_noise(algorithm, network, step.shape)
 
     def noise(blocks: Floats) -> Floats:
         """The part of splits in P_xx, from P^Δ_jj (m, d, d)."""
-        each = root @ blocks @ root.swapaxes(1, 2)
-        if is_isotropic:  # shares in random directions: the same size, no direction
-            each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
-        added = (covariance.T @ each.reshape(m, d * d)).reshape(m, m, d, d)
-        return added.swapaxes(1, 2).reshape(half, half)
-
-    def moved(P: Floats) -> Floats:
-        # not xwᵀ for P_wx: rounding leaves P a little unsymmetric, and that part would grow
-        every = P[:half, :half] - P[:half, half:] - P[half:, :half] + P[half:, half:]
-        return every.reshape(m, d, m, d)[me, :, me, :]
+        return added(root @ blocks @ root.swapaxes(1, 2))
 
     def product(v: Floats) -> Floats:
         P = v.reshape(n, n)
         new = A @ P @ A.T
-        new[:half, :half] += noise(moved(P))
+        new[:half, :half] += noise(own_blocks(moved(P), step.shape))
         return new.ravel()
 
     linalg = optional("scipy.sparse.linalg", "sim")
@@ -120,15 +111,58 @@ def mean_square_radius(
     if rate <= 1.0 or mean >= 1.0:
         return rate
     # where eigenvalues nearly coincide Arnoldi's method finds too large ones
-    return _rate_of_loop(A, mean, noise, moved, (m, d)) or (rate if math.isfinite(rate) else 1.0)
+    return _rate_of_loop(A, mean, noise, step.shape) or (rate if math.isfinite(rate) else 1.0)
+
+
+def split_noise(
+    algorithm: PDGNDS, network: Network, shape: tuple[int, int]
+) -> Callable[[Floats], Floats]:
+    """The covariance Σ_j Cov(b_j) ⊗ V_jj (md, md) that splits add, from V_jj = E[v_j v_jᵀ]."""
+    m, d = shape
+    covariance = _covariances(algorithm.splitting, network, algorithm.links).reshape(m, m * m)
+    is_isotropic = isinstance(algorithm.splitting, IsotropicSplit)
+
+    def added(each: Floats) -> Floats:
+        if is_isotropic:  # shares in random directions: the same size, no direction
+            each = np.trace(each, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
+        found = (covariance.T @ each.reshape(m, d * d)).reshape(m, m, d, d)
+        return found.swapaxes(1, 2).reshape(m * d, m * d)
+
+    return added
+
+
+def moved(P: Floats) -> Floats:
+    """P^Δ (md, md) of P (2md, 2md)."""
+    half = len(P) // 2
+    # not xwᵀ for P_wx: rounding leaves P a little unsymmetric, and that part would grow
+    return P[:half, :half] - P[:half, half:] - P[half:, :half] + P[half:, half:]
+
+
+def own_blocks(P: Floats, shape: tuple[int, int]) -> Floats:
+    """P_jj (m, d, d) of P (md, md)."""
+    m, d = shape
+    me = np.arange(m)
+    return P.reshape(m, d, m, d)[me, :, me, :]
+
+
+def doubled(A: Floats) -> list[Floats]:
+    """A, A², A⁴, …, until they vanish."""
+    powers = [A]
+    while np.linalg.norm(powers[-1]) > NEGLIGIBLE and len(powers) < MOST_DOUBLED:
+        powers.append(powers[-1] @ powers[-1])
+    return powers
+
+
+def summed(powers: list[Floats], Q: Floats) -> Floats:
+    """Σ_k A^k Q (Aᵀ)^k, from the powers of `doubled`."""
+    total = Q
+    for power in powers:
+        total = total + power @ total @ power.T
+    return total
 
 
 def _rate_of_loop(
-    A: Floats,
-    mean: float,
-    noise: Callable[[Floats], Floats],
-    moved: Callable[[Floats], Floats],
-    shape: tuple[int, int],
+    A: Floats, mean: float, noise: Callable[[Floats], Floats], shape: tuple[int, int]
 ) -> float | None:
     """The root mean square's rate, by the loop from P^Δ_jj over the noise back to P^Δ_jj.
 
@@ -139,16 +173,12 @@ def _rate_of_loop(
     (m, d), half = shape, len(A) // 2
 
     def is_enough(beta: float) -> bool:
-        powers = [A / beta]
-        while np.linalg.norm(powers[-1]) > NEGLIGIBLE and len(powers) < MOST_DOUBLED:
-            powers.append(powers[-1] @ powers[-1])
+        powers = doubled(A / beta)
         blocks, gain = np.broadcast_to(np.eye(d), (m, d, d)), 0.0
         for _ in range(LOOPS):
             moments = np.zeros_like(A)
             moments[:half, :half] = noise(blocks) / beta**2
-            for power in powers:
-                moments = moments + power @ moments @ power.T
-            new = moved(moments)
+            new = own_blocks(moved(summed(powers, moments)), shape)
             gain = float(np.trace(new.sum(axis=0)) / np.trace(blocks.sum(axis=0)))
             if not gain > 0.0:
                 return True

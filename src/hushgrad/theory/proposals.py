@@ -33,6 +33,7 @@ class Proposal:
     algorithm: PDGNDS
     mixing: str
     iterations: float  # rounds to the tolerance
+    is_bound: bool  # it may well take more rounds
     fits: bool  # within the rounds that were asked for
     exposed: tuple[str, ...]  # names and texts of weaknesses
 
@@ -46,6 +47,7 @@ class Proposal:
             "split": repr(self.algorithm.splitting),
             "masks": repr(self.algorithm.masking),
             "iterations": self.iterations,
+            "iterations_at_least": self.is_bound,
             "fits": self.fits,
             "exposed": list(self.exposed),
             "not_judged": [] if self.algorithm.masking is None else ["sums"],
@@ -56,8 +58,9 @@ class Proposal:
         lam = float(np.mean(self.algorithm.schedule.base(1.0)))
         design = f'design = "{self.algorithm.design}", ' if self.algorithm.masking else ""
         fits = "within the rounds" if self.fits else "more than the rounds"
+        least = "at least " if self.is_bound else ""
         lines = [
-            f"{self.name}: {self.iterations:.4g} rounds ({fits})",
+            f"{self.name}: {least}{self.iterations:.4g} rounds ({fits})",
             f'  name = "PDGNDS", {design}stepsize = {{ kind = "constant", value = {lam:.3g} }}, '
             f'mixing = "{self.mixing}"',
             f"  deviation {_words(self.algorithm.schedule.deviation)}, "
@@ -114,7 +117,9 @@ def _one(
     assert step is not None  # PDG-NDS has a linear step
     lam = chosen.schedule.limit
     needed = iterations_to(tolerance, spectral_radius(step, lam).value)
-    needed = max(needed, stalled(chosen, problem, at, lam, tolerance, trial))
+    held = stalled(chosen, step, problem, network, lam, tolerance, trial)
+    is_bound = held.is_bound and held.iterations > needed
+    needed = max(needed, held.iterations)
     stages = 0 if chosen.design == "paper" else 1 if problem.is_quadratic else 8
     setting = Setting(
         algorithm=chosen,
@@ -132,4 +137,4 @@ def _one(
     )
     # "sums" depends on every honest row at the start of every stage: a run counts them
     exposed = tuple(f"{w.name}: {w.text}" for w in weaknesses(setting, own) if w.name != "sums")
-    return Proposal(name, chosen, network.mixing, needed, needed <= rounds, exposed)
+    return Proposal(name, chosen, network.mixing, needed, is_bound, needed <= rounds, exposed)

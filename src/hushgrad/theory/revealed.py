@@ -108,6 +108,21 @@ class Revealed:
             'exposure: accept_exposure = ["sums"].'
         )
 
+    def change_objection(self, changed: float, limit: float = MOST_SHARE) -> str | None:
+        """The same for a run after another one on other rows, of which `changed` are in one alone.
+
+        The sums of both differ by these rows, whatever the masks.
+        """
+        few = 2 * (self.dim + 1) if self.is_quadratic else self.numbers / (limit * self.dim)
+        if changed >= math.ceil(few):
+            return None
+        return (
+            f"the sums of two runs differ by the rows that changed between them, so {few:.0f} rows "
+            f"or more must change, or none, but about {changed:.0f} rows of this agent have "
+            "changed since an earlier run. Use the rows of the earlier run, or wait until more "
+            "have changed."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As `run.config` keeps it."""
         return asdict(self) | {"numbers": self.numbers, "share": self.share}
@@ -197,8 +212,10 @@ def _single(told: Revealed) -> str:
     return (
         "the sum of honest statistics hides rows only if no row dominates it: it needs at least "
         f"{_FEWEST} effective rows, by length and in every direction, but the "
-        f"smallest honest component has {told.rows:.3g}. The sum tells a single row up to its "
-        "sign. Have more rows in every pair of agents, clip long rows, and join rare categories."
+        f"smallest honest component has {told.rows:.3g}. One row dominates the sum, a few copies "
+        "of one row do, rows are fewer than twice the columns with a constant one, or all columns "
+        "are categories and few rows have some combination: the sum tells single rows. Have more "
+        "rows in every pair of agents, clip long rows, and join rare categories."
     )
 
 

@@ -16,7 +16,7 @@ from hushgrad.errors import ConfigError
 from hushgrad.network.config import tables as agentfile
 from hushgrad.network.config.file import load_config, parse_config, write_config
 from hushgrad.network.config.model import AgentConfig, Neighbour, RunConfig, parse_address
-from hushgrad.network.objective.objectives import Standardise
+from hushgrad.network.objective.units import Standardise
 from hushgrad.network.protocol.hello import differences, public_parts
 from hushgrad.schema.toml import to_toml
 

@@ -10,7 +10,8 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import ConfigError, MissingExtra, ProblemError
 from hushgrad.network.objective.columns import read_columns
-from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise, load_objective
+from hushgrad.network.objective.objectives import ObjectiveSpec, load_objective
+from hushgrad.network.objective.units import Standardise
 from hushgrad.schema.places import Source
 
 SIZES = (40, 3, 17)  # rows of the agents: more and fewer than columns

@@ -42,7 +42,7 @@ _VECTORS = {"rendezvous": "position", "average": "values"}
 _POSITIVE = {
     "run": ["tolerance", "scale", "smoothness", "row_norm", "row_target", "largest"],
     "agent": ["max_wait", "heartbeat"],
-    "objective": ["delta", "smoothness"],
+    "objective": ["delta", "smoothness", "clip"],
 }
 
 

@@ -32,7 +32,8 @@ from hushgrad.network.config.tables import (
     partner,
     run,
 )
-from hushgrad.network.objective.objectives import ObjectiveSpec, Standardise
+from hushgrad.network.objective.objectives import ObjectiveSpec
+from hushgrad.network.objective.units import Standardise
 from hushgrad.schema.algorithms import algorithm_class, build_algorithm, check_algorithm
 from hushgrad.schema.builders import Builder, check_call, parameters
 from hushgrad.schema.places import Keys, Mistakes, Source, shown

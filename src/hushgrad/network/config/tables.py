@@ -156,6 +156,7 @@ def least_squares(
     target: str,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     """[objective] of this kind; the functions below are the other kinds."""
@@ -170,6 +171,7 @@ def ridge(
     regularisation: float = 1.0,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     return locals() | {"columns": tuple(columns), "regularisation": float(regularisation)}
@@ -184,6 +186,7 @@ def huber(
     regularisation: float = 1.0,
     intercept: bool = False,
     standardise: Any = None,
+    clip: float | None = None,
     delimiter: str = ",",
 ) -> dict[str, Any]:
     return locals() | {

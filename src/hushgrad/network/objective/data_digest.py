@@ -65,6 +65,19 @@ class DataDigest:
         return min(1.0, len(both) / len(union) * _distinct(union) / smaller) if smaller else 0.0
 
 
+    def changed(self, facts: Mapping[str, Any]) -> float:
+        """About how many rows one of both files has and the other has not; 0: the same rows.
+
+        facts    of a line of a ledger; data that are no rows of text count as one
+        """
+        if facts.get("data") == self.content:
+            return 0.0
+        other = _cut(facts.get("sketch", ""))
+        union = sorted({*other, *self.sketch})[:SKETCH]
+        apart = len(set(union) - (set(other) & set(self.sketch)))
+        return max(1.0, apart / len(union) * _distinct(union)) if union else 1.0
+
+
 def _cut(text: str) -> tuple[str, ...]:
     width = 2 * _BYTES
     return tuple(text[n : n + width] for n in range(0, len(text), width))

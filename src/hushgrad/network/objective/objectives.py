@@ -29,8 +29,9 @@ import numpy as np
 from hushgrad.agent.stages import Curve
 from hushgrad.agent.vectors import Vector, is_finite
 from hushgrad.errors import ConfigError, ProblemError
-from hushgrad.network.objective.columns import Block, read_columns, signs
+from hushgrad.network.objective.columns import read_columns, signs
 from hushgrad.network.objective.pytree_file import read_data
+from hushgrad.network.objective.units import Standardise, clip_block, standardise
 from hushgrad.problems import losses
 from hushgrad.problems.determined import Chain, reach, row_loss, rows_of, share_of
 from hushgrad.problems.effective import effective_alone
@@ -62,14 +63,6 @@ _LOSSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standardise:
-    """(column − mean) / scale, with constants that all agents share."""
-
-    mean: tuple[float, ...]  # (columns,)
-    scale: tuple[float, ...]  # (columns,)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ObjectiveSpec:
     """The kind of an objective and the file of its data; a spec holds no data."""
 
@@ -83,6 +76,7 @@ class ObjectiveSpec:
     regularisation: float = 0.0
     delta: float = 1.35  # huber
     standardise: Standardise | None = None
+    clip: float | None = None  # no row is longer after `standardise`, the intercept apart
     position: tuple[float, ...] | None = None  # rendezvous, and the vector of an average
     function: str | None = None  # "file.py:name" or "module:name": θ → … or θ, data → …
     jax: bool = False  # the function is a loss or a gradient in JAX; JAX differentiates a loss
@@ -215,12 +209,15 @@ def _regression(spec: ObjectiveSpec, dim: int) -> Objective:
     X, y = block.values[:, 1:], block.values[:, 0]
     _check_dim(spec, X.shape[1], dim)
     if spec.standardise is not None:
-        _standardise(block, spec.standardise, spec.file)
+        standardise(block, spec.standardise, spec.file)
+    if spec.clip is not None:
+        clip_block(block, spec.clip)
     penalty = np.full(dim, spec.regularisation / spec.n_agents)
     if spec.intercept:
         penalty[-1] = 0.0
     rows = f"{len(y)} rows, {len(block.labels) - 1} columns{' and intercept' * spec.intercept}"
-    describe = f"{spec.kind} on {spec.file.name}: {rows}"
+    clipped = "" if spec.clip is None else f", no row longer than {spec.clip:g}"
+    describe = f"{spec.kind} on {spec.file.name}: {rows}{clipped}"
     loss = _LOSSES[spec.kind]
     labels = signs(block) if loss is losses.LOGISTIC else y
     held = {"X": X, "y": labels, "weight": 1.0, "penalty": penalty, "delta": spec.delta}
@@ -258,19 +255,6 @@ def _check_dim(spec: ObjectiveSpec, found: int, dim: int) -> None:
             f"{intercept}. All agents have the same columns in the same order. Correct dim or the "
             "columns."
         )
-
-
-def _standardise(block: Block, constants: Standardise, path: Path) -> None:
-    """Standardise the block in place, except for its target and its ones."""
-    n = len(block.labels) - 1
-    if len(constants.mean) != n or len(constants.scale) != n:
-        raise ProblemError(
-            f"standardise has {len(constants.mean)} means and {len(constants.scale)} scales, but "
-            f"'{path}' has {n} columns. Give one of each for every column."
-        )
-    columns = block.values[:, 1 : n + 1]
-    columns -= constants.mean
-    columns /= constants.scale
 
 
 def _distance(spec: ObjectiveSpec, dim: int, factor: float) -> Objective:

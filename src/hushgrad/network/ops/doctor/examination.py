@@ -34,7 +34,7 @@ from hushgrad.network.keys.identity import Certificate, Identity, load_certifica
 from hushgrad.network.objective.objectives import Objective, load_objective
 from hushgrad.network.ops.doctor.access import access
 from hushgrad.network.ops.doctor.data import data_line
-from hushgrad.network.ops.doctor.exposure import verdicts
+from hushgrad.network.ops.doctor.exposure import stages_line, verdicts
 from hushgrad.network.ops.doctor.guarantee import guarantees
 from hushgrad.network.ops.doctor.policy import policy_rulings
 from hushgrad.network.ops.doctor.probe import probe
@@ -97,6 +97,8 @@ def examine(config: AgentConfig, *, timeout: float = TIMEOUT) -> Iterator[Check]
     for found in verdicts(config, objective):
         said = f"{found.verdict}: {found.text}"
         yield Check(f"exposure {found.name}", found.is_good, said, found.verdict)
+    if (stages := stages_line(config, objective)) is not None:
+        yield Check("stages", *stages)
     for ruling in policy_rulings(config, objective):
         yield Check("policy", ruling.is_kept, ruling.text)
     for name, is_good, text, numbers in guarantees(config, objective):

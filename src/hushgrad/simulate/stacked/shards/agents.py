@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from hushgrad.draws import Stream
 from hushgrad.exchange import Array, Links, Pull, Push, Shares
@@ -60,13 +61,10 @@ class ShardConstants(LoopConstants):
         if not halo.n_rows:
             return vectors
         came = halo.exchange(vectors, self.table(links, "give"))
-        found: list[Array] = []
-        low = 0
-        for vector in vectors:
-            high = low + vector.shape[1]
-            found.append(jnp.concatenate([vector, came[:, low:high]]))
-            low = high
-        return found
+        # side by side, so that a neighbour's rows of all vectors are one place in memory
+        rows = jnp.concatenate([jnp.concatenate(vectors, 1), came])
+        ends = np.cumsum([vector.shape[1] for vector in vectors])
+        return jnp.split(rows, ends[:-1], 1)
 
 
 class ShardSums(NeighbourSums):

@@ -59,6 +59,7 @@ def joined(
 ) -> Generator[Job]:
     """Join the other processes; without arguments, as the environment of Slurm or MPI says."""
     _keep_stdout()
+    _wake_without_interrupting()
     job = _join(coordinator, n_processes, number)
     watch = _watch(job)
     try:
@@ -100,6 +101,18 @@ def _keep_stdout() -> None:
         real = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         sys.stdout = os.fdopen(real, "w", encoding=sys.stdout.encoding)
+
+
+def _wake_without_interrupting() -> None:
+    """Let no thread of this process that wakes interrupt another one, as Linux does by default.
+
+    Gloo's thread wakes when rows arrive. Where it interrupts the computing thread, on the only core
+    of a process, while that thread holds the lock of the connection, gloo's thread asks for the
+    lock again and again until its time slice of some milliseconds ends. An exchange takes 0.04 ms.
+    """
+    with suppress(OSError, AttributeError):  # other systems know no such policy
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _join(coordinator: str | None, n_processes: int | None, number: int | None) -> Job:

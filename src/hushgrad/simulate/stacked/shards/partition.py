@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hushgrad.errors import optional
 from hushgrad.graphs import Graph, RuleGraph
+from hushgrad.simulate.stacked.shards import metis
 
 type Ints = NDArray[np.int64]
 
@@ -87,11 +88,8 @@ def _rcm(graph: Graph, n_shards: int) -> Partition:
 
 
 def _metis(graph: Graph, n_shards: int) -> Partition:
-    metis: Any = optional("pymetis", "scale")
     links = _both_ways(graph)
-    adjacency = metis.CSRAdjacency(links.indptr, links.indices)
-    _, part = metis.part_graph(n_shards, adjacency=adjacency)
-    shard = np.asarray(part, np.int64)
+    shard = metis.parts(links.indptr, links.indices, n_shards)
     sizes = np.bincount(shard, minlength=n_shards)
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     if sizes.max() > _UNEVEN * graph.n_agents / n_shards + 1:  # cut equal blocks of the same order
