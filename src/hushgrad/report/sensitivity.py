@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # label, x ascending, y (infinite: no value), whether all runs at x diverged
 type Line = tuple[str, Sequence[float], Sequence[float], Sequence[bool]]
 
-_MARGIN = 0.03  # of the axes on every side, so that no mark is cut
+_MARGIN = 0.04  # of the axes on every side, so that no mark is cut
 _ROW = 0.045  # of the height, for the crosses of one method
 
 
