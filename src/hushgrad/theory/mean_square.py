@@ -9,6 +9,8 @@ The spectral radius of this map is below 1 if and only if E‖s‖² → 0; its 
 root mean square. The columns b_j of different agents are independent.
 
 A split that is drawn once, and masks that are drawn once, make a step of their own for every draw.
+
+auto.py and tight.py ask for these rates, stall.py for the noise of splits.
 """
 
 from __future__ import annotations
