@@ -10,8 +10,10 @@ import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import hushgrad as hg
+from hushgrad.cli import app
 from support import jobs
 
 STUDY = """
@@ -74,20 +76,16 @@ def test_two_processes_give_the_result_of_one_and_the_first_alone_tells_it(study
     check_same(saved(tmp_path / "two"), {"AsynDGM.npz": run})
 
 
-def test_a_job_is_refused_before_it_starts(study, tmp_path):
-    path = str(study())
+def test_a_job_is_refused_before_it_starts(study):
     for options, message in {
         ("--coordinator", "127.0.0.1:1"): "needs --processes N and --process I",
         ("--coordinator", "here", "--processes", "2", "--process", "0"): "HOST:PORT",
         ("--distributed", "--engine", "agents"): "stacked engine alone",
         ("--distributed", "--rows", "0"): "Pick one row",
+        ("--processes", "2", "--process", "0"): "are for --coordinator, which is not given",
     }.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "hushgrad", "run", path, *options],
-            capture_output=True, text=True, timeout=60, check=False,
-            env=jobs.environment(tmp_path / "cache"),
-        )  # fmt: skip
-        assert done.returncode == 2
+        done = CliRunner().invoke(app, ["run", str(study()), *options])
+        assert done.exit_code == 2
         assert message in done.stderr
 
 

@@ -103,7 +103,9 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
     X[1] = X[0] + [distance * np.linalg.norm(X[0]), 0, 0, 0]
     half = [data_of(part) for part in (X[::2], X[1::2])]
     assert effective_in_directions([data_of(X)]) == pytest.approx(expected, rel=1e-3)
-    assert effective_in_directions(half, 2) == pytest.approx(expected, rel=1e-3)  # each agent has one of them
+    assert effective_in_directions(half, 2) == pytest.approx(
+        expected, rel=1e-3
+    )  # each agent has one of them
     mean = (X.T @ X)[3] / (X.T @ X)[3, 3]
     assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
     X[2:5] = X[0]  # five rows are a cell of a table
@@ -112,7 +114,7 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])
 def test_a_long_row_needs_less_of_a_direction(value, expected):
-    """A column of large numbers makes all rows look alike, and X^T X has the row that stands out."""
+    """A column of large numbers makes all rows look alike, and XᵀX has the row that stands out."""
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 50.0)])
     X[0, 1] = value

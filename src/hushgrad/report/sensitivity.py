@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # label, x ascending, y (infinite: no value), whether all runs at x diverged
 type Line = tuple[str, Sequence[float], Sequence[float], Sequence[bool]]
 
-_ROOM = 1.6  # factor above the largest value, where crosses stand
+_MARGIN = 0.04  # of the axes on every side, so that no mark is cut
+_ROW = 0.045  # of the height, for the crosses of one method
 
 
 def plot_sensitivity(
@@ -57,11 +58,8 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
     axes.set_xscale("log")
     axes.set_yscale("log")
     seen = np.array([y for _, _, ys, _ in lines for y in ys if np.isfinite(y) and y > 0] or [1.0])
-    low, high = float(seen.min()) / _ROOM, float(seen.max()) * _ROOM
-    every = [x for _, xs, _, _ in lines for x in xs]
-    if min(every) < max(every):
-        axes.set_xlim(min(every), max(every))
-    axes.set_ylim(low, high * _ROOM)
+    axes.set_xlim(_limits([x for _, xs, _, _ in lines for x in xs]))
+    axes.set_ylim(_limits(seen.tolist(), above=_ROW * len(lines)))
     for n, (label, xs, ys, lost) in enumerate(lines):
         colour = COLOURS[n % len(COLOURS)]
         x, y = np.array(xs), np.array(ys)
@@ -81,10 +79,10 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
             )  # fmt: skip
         gone = x[np.array(lost)]
         # methods one below the other, so that crosses of several can be told apart
-        height = high * _ROOM ** (0.8 - 0.8 * n / len(lines))
         axes.plot(
-            gone, np.full(len(gone), height), marker="x", markersize=3.2, color=colour,
-            linestyle="none", markeredgewidth=0.8, zorder=3,
+            gone, np.full(len(gone), 1 - _MARGIN - _ROW * n), marker="x", markersize=3.2,
+            color=colour, linestyle="none", markeredgewidth=0.8, zorder=3,
+            transform=axes.get_xaxis_transform(),  # heights are parts of the axes
         )  # fmt: skip
     axes.set_xlabel(literal(xlabel))
     axes.set_ylabel(ylabel)
@@ -99,6 +97,13 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
         title="star: best; cross: diverges", alignment="left",
     )  # fmt: skip
     return figure
+
+
+def _limits(values: Sequence[float], above: float = 0.0) -> tuple[float, float]:
+    """Limits of a log axis around positive values, with `above` of its length free at the end."""
+    low, high = np.log10(min(values)), np.log10(max(values))
+    length = max(high - low, 1.0) / (1 - 2 * _MARGIN - above)
+    return 10 ** (low - _MARGIN * length), 10 ** (high + (_MARGIN + above) * length)
 
 
 def latex_tuning(rows: Sequence[Mapping[str, Any]], target: float) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hushgrad.agent.stages import n_stages
 from hushgrad.algorithms.base import Algorithm
 from hushgrad.errors import ConfigError
+from hushgrad.files.atomic import write_file
 from hushgrad.network.auto import has_auto
 from hushgrad.network.config.checks import check_links, check_partners, check_sense, within_run
 from hushgrad.network.config.model import AgentConfig, Neighbour, Partner, RunConfig
@@ -109,7 +110,7 @@ def write_config(path: str | Path, tables: Table) -> AgentConfig:
     """Check tables and write them as an agent's file."""
     path = Path(path)
     config = parse_config(tables, source=str(path), directory=path.parent)
-    path.write_text(to_toml(tables), encoding="utf-8")
+    write_file(path, to_toml(tables))
     return config
 
 
