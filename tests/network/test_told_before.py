@@ -24,7 +24,7 @@ ALGORITHM = hg.PDGNDS(stepsize=hg.stepsizes.constant(0.01), design="recommended"
 
 @pytest.fixture
 def agent(tmp_path):
-    """One agent with rows of one length in a file; it accepts all but what sums and changes tell."""
+    """One agent with rows of one length in a file; it accepts all but `sums` and `changes`."""
     config = agent_network.configs(
         tmp_path, ALGORITHM, NETWORK, dim=2, iterations=60, eta=NETWORK.eta, stages=2,
         accept_exposure=frozenset(WEAKNESSES) - {"sums", "changes"},

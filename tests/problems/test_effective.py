@@ -103,7 +103,7 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
     X[1] = X[0] + [distance * np.linalg.norm(X[0]), 0, 0, 0]
     half = [data_of(part) for part in (X[::2], X[1::2])]
     assert effective_in_directions([data_of(X)]) == pytest.approx(expected, rel=1e-3)
-    assert effective_in_directions(half, 2) == pytest.approx(expected, rel=1e-3)  # each agent has one of them
+    assert effective_in_directions(half, 2) == pytest.approx(expected, rel=1e-3)  # one of them each
     mean = (X.T @ X)[3] / (X.T @ X)[3, 3]
     assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
     X[2:5] = X[0]  # five rows are a cell of a table
@@ -112,7 +112,7 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])
 def test_a_long_row_needs_less_of_a_direction(value, expected):
-    """A column of large numbers makes all rows look alike, and X^T X has the row that stands out."""
+    """A column of large numbers makes all rows look alike, but X^T X has one that stands out."""
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 50.0)])
     X[0, 1] = value
@@ -125,7 +125,7 @@ def test_a_long_row_needs_less_of_a_direction(value, expected):
 
 @pytest.mark.parametrize(("n", "expected"), [(9, 1.0), (10, np.inf)])
 def test_a_table_has_at_least_twice_as_many_rows_as_columns(n, expected):
-    """Whoever knows three of four columns solves X^T X for the fourth, if rows are few."""
+    """Whoever knows all columns but one solves X^T X for that one, if rows are few."""
     X = np.random.default_rng(1).normal(size=(n, 4))
     assert effective_in_directions([data_of(X)], 1) == expected
     assert effective_in_directions([data_of(X[:4]), data_of(X[4:])], 2) == expected

@@ -25,8 +25,13 @@ def setting(lam=0.01):
 
 @pytest.mark.parametrize(
     ("q", "H", "names"),
-    [(99, 4.9, []), (101, 4.9, ["gradient"]), (99, 5.1, ["curvature"]), (101, 5.1, ["gradient", "curvature"])],
-)  # fmt: skip
+    [
+        (99, 4.9, []),
+        (101, 4.9, ["gradient"]),
+        (99, 5.1, ["curvature"]),
+        (101, 5.1, ["gradient", "curvature"]),
+    ],
+)
 def test_a_statistic_outgrows_its_masks_exactly_above_their_sizes(q, H, names):
     found = list(outgrown(setting(), H * np.eye(2), np.array([0.0, -q]), 100.0, 1))
     assert [weakness.name for weakness in found] == names

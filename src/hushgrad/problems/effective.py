@@ -26,7 +26,7 @@ from hushgrad.problems.row_places import row_places
 type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
-_SINGLE = 0.97  # of a direction: one row has it, or its copies; others blur it by 18 % of its length
+_SINGLE = 0.97  # of a direction: one row or its copies; others blur it by 18 % of its length
 _MAY_BE_SINGLE = 0.5  # a row with less would have to be ten times as long as usual
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
@@ -100,9 +100,9 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     Some `honest` of the agents have these rows together. In a direction that a single row has, XᵀX
     has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
     difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r, whose odds count
-    more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where rows are fewer than 2 d, d with a constant
-    column, and where XᵀX tells how many rows each combination of categories has. ∞: no row has 97 %
-    of a direction, or the data are no rows.
+    more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where
+    rows are fewer than 2 d, d with a constant column, and where XᵀX tells how many rows each
+    combination of categories has. ∞: no row has 97 % of a direction, or the data are no rows.
 
     >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
     >>> data = {"X": X, "weight": np.ones(9), "y": np.ones(9), "penalty": 0}

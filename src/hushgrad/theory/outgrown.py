@@ -21,9 +21,7 @@ _ROUNDING = 1 + 1e-9
 type Floats = NDArray[np.float64]
 
 
-def outgrown(
-    setting: Setting, H: Floats, q: Floats, unit: float, stage: int
-) -> Iterator[Weakness]:
+def outgrown(setting: Setting, H: Floats, q: Floats, unit: float, stage: int) -> Iterator[Weakness]:
     """The weaknesses of a statistic H (d, d), q (d,) at a stage, counted from 0.
 
     unit    of linear masks

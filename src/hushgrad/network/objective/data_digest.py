@@ -63,7 +63,6 @@ class DataDigest:
         smaller = min(mine, _distinct(other))
         return min(1.0, len(both) / len(union) * _distinct(union) / smaller) if smaller else 0.0
 
-
     def changed(self, facts: Mapping[str, Any]) -> float:
         """About how many rows one of both files has and the other has not; 0: the same rows.
 
