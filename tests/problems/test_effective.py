@@ -7,7 +7,13 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
-from hushgrad.problems.effective import effective_in_directions, effective_lengths, least_effective
+from hushgrad.problems.effective import (
+    copies,
+    effective_in_directions,
+    effective_lengths,
+    least_effective,
+    of_copies,
+)
 
 
 def data_of(X, y=None):
@@ -157,3 +163,22 @@ def test_a_row_that_a_sum_of_squares_has_as_it_is_lets_no_ridge_run_start():
     np.testing.assert_allclose(row, rare)
     with pytest.raises(PrivacyError, match="join rare categories"):
         hg.run(algorithm, problem, network, iterations=1, progress=False)
+
+
+@pytest.mark.parametrize("g", [1, 2, 4])
+def test_copies_of_a_row_have_the_eigenvalues_of_their_mean(g):
+    """P of all rows, g of which have one derivative J, along the movements that these share."""
+    rng = np.random.default_rng(g)
+    J, others = rng.normal(size=(9, 3)), rng.normal(size=(9, 7))
+    every = np.concatenate([np.tile(J, g), others], axis=1)
+    P = every.T @ np.linalg.pinv(every @ every.T) @ every
+    each = np.linalg.eigvalsh(P[:3, :3])
+    shared = np.concatenate([np.tile(np.eye(3), (g, 1)) / np.sqrt(g), np.zeros((7, 3))])
+    mean = np.linalg.eigvalsh(shared.T @ P @ shared)
+    np.testing.assert_allclose(of_copies(each, np.float64(g)), mean, rtol=1e-10)
+    assert of_copies(np.array([0.9]), np.array([2.0])) == 1.0
+
+
+def test_copies_are_counted_up_to_a_cell():
+    table = np.array([[0.0, 1], [2, 3], [-0.0, 1], [2, 4], *[[5.0, 5]] * 5])
+    assert copies(table).tolist() == [2, 1, 2, 1, 1, 1, 1, 1, 1]

@@ -200,6 +200,21 @@ def _of_long_rows(rows: Floats, leverages: Floats) -> Floats:
     return odds / np.maximum(odds + 1 - leverages, 1e-300)
 
 
+def copies(table: Floats) -> Floats:
+    """(n,) how often each row stands in a table (n, d); 1 for rows of a cell, no single ones."""
+    every = np.ascontiguousarray(table) + 0.0  # no negative zero, whose bytes differ
+    whole = every.view(np.dtype((np.void, every.shape[1] * every.itemsize))).ravel()
+    _, place, counts = np.unique(whole, return_inverse=True, return_counts=True)
+    return np.where(counts < FEWEST_IN_CELL, counts, 1)[place].astype(np.float64)
+
+
+def of_copies(p: Floats, g: Floats) -> Floats:
+    """The eigenvalues p of a row (problems/determined.py) that stands g times in the data: those of
+    the mean of its copies.
+    """
+    return np.minimum(g * p, 1.0)
+
+
 def _leverages(X: Floats, gram: Any) -> Floats:
     """xᵀ G⁺ x of rows (n, d)."""
     return np.einsum("ri,ij,rj->r", X, np.linalg.pinv(gram, rcond=1e-10, hermitian=True), X)
