@@ -7,7 +7,13 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.errors import PrivacyError
-from hushgrad.problems.effective import effective_in_directions, effective_lengths, least_effective
+from hushgrad.problems.effective import (
+    copies,
+    effective_in_directions,
+    effective_lengths,
+    least_effective,
+    of_copies,
+)
 
 
 def data_of(X, y=None):
@@ -103,9 +109,7 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
     X[1] = X[0] + [distance * np.linalg.norm(X[0]), 0, 0, 0]
     half = [data_of(part) for part in (X[::2], X[1::2])]
     assert effective_in_directions([data_of(X)]) == pytest.approx(expected, rel=1e-3)
-    assert effective_in_directions(half, 2) == pytest.approx(
-        expected, rel=1e-3
-    )  # each agent has one of them
+    assert effective_in_directions(half, 2) == pytest.approx(expected, rel=1e-3)  # one of them each
     mean = (X.T @ X)[3] / (X.T @ X)[3, 3]
     assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
     X[2:5] = X[0]  # five rows are a cell of a table
@@ -114,7 +118,7 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])
 def test_a_long_row_needs_less_of_a_direction(value, expected):
-    """A column of large numbers makes all rows look alike, and XᵀX has the row that stands out."""
+    """A column of large numbers makes all rows look alike, but X^T X has one that stands out."""
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 50.0)])
     X[0, 1] = value
@@ -127,7 +131,7 @@ def test_a_long_row_needs_less_of_a_direction(value, expected):
 
 @pytest.mark.parametrize(("n", "expected"), [(9, 1.0), (10, np.inf)])
 def test_a_table_has_at_least_twice_as_many_rows_as_columns(n, expected):
-    """Whoever knows three of four columns solves X^T X for the fourth, if rows are few."""
+    """Whoever knows all columns but one solves X^T X for that one, if rows are few."""
     X = np.random.default_rng(1).normal(size=(n, 4))
     assert effective_in_directions([data_of(X)], 1) == expected
     assert effective_in_directions([data_of(X[:4]), data_of(X[4:])], 2) == expected
@@ -159,3 +163,22 @@ def test_a_row_that_a_sum_of_squares_has_as_it_is_lets_no_ridge_run_start():
     np.testing.assert_allclose(row, rare)
     with pytest.raises(PrivacyError, match="join rare categories"):
         hg.run(algorithm, problem, network, iterations=1, progress=False)
+
+
+@pytest.mark.parametrize("g", [1, 2, 4])
+def test_copies_of_a_row_have_the_eigenvalues_of_their_mean(g):
+    """P of all rows, g of which have one derivative J, along the movements that these share."""
+    rng = np.random.default_rng(g)
+    J, others = rng.normal(size=(9, 3)), rng.normal(size=(9, 7))
+    every = np.concatenate([np.tile(J, g), others], axis=1)
+    P = every.T @ np.linalg.pinv(every @ every.T) @ every
+    each = np.linalg.eigvalsh(P[:3, :3])
+    shared = np.concatenate([np.tile(np.eye(3), (g, 1)) / np.sqrt(g), np.zeros((7, 3))])
+    mean = np.linalg.eigvalsh(shared.T @ P @ shared)
+    np.testing.assert_allclose(of_copies(each, np.float64(g)), mean, rtol=1e-10)
+    assert of_copies(np.array([0.9]), np.array([2.0])) == 1.0
+
+
+def test_copies_are_counted_up_to_a_cell():
+    table = np.array([[0.0, 1], [2, 3], [-0.0, 1], [2, 4], *[[5.0, 5]] * 5])
+    assert copies(table).tolist() == [2, 1, 2, 1, 1, 1, 1, 1, 1]

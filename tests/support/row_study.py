@@ -124,7 +124,7 @@ def admitted_run(seed):
         stages, first = int(rng.integers(2, 4)), int(rng.integers(10**6))
 
         def of(m):
-            return Case(first, kind, name, dim, per_agent, m, stages, curvature, clip)  # noqa: B023  # called at once
+            return Case(first, kind, name, dim, per_agent, m, stages, curvature, clip)  # noqa: B023
 
         # with more agents too few rows would be left to compare with
         most = min(MOST_AGENTS, int(0.85 * len(population(name)[1])) // per_agent)
@@ -247,9 +247,8 @@ def square_and_met(seed):
     X, _ = population(DATA[seed % 3])
     per, dim = (10, 20, 40)[seed // 3 % 3], int(rng.integers(3, 7))
     X = X[rng.permutation(len(X))[: 4 * per], :][:, rng.permutation(X.shape[1])[:dim]]
-    own = [
-        {"X": x, "y": np.ones(per), "weight": 1.0, "penalty": 0} for x in (X[:per], X[per:][:per])
-    ]
+    both = X[: 2 * per].reshape(2, per, dim)
+    own = [{"X": x, "y": np.ones(per), "weight": 1.0, "penalty": 0} for x in both]
     lengths = least_effective([effective_lengths(data) for data in own], 2)
     rows = min(lengths, effective_in_directions(own, 2))
     is_admitted = hg.theory.Revealed(dim=dim, stages=1, rows=rows, is_quadratic=True).objection()

@@ -31,7 +31,7 @@ def setting(lam=0.01):
         (99, 5.1, ["curvature"]),
         (101, 5.1, ["gradient", "curvature"]),
     ],
-)  # fmt: skip
+)
 def test_a_statistic_outgrows_its_masks_exactly_above_their_sizes(q, H, names):
     found = list(outgrown(setting(), H * np.eye(2), np.array([0.0, -q]), 100.0, 1))
     assert [weakness.name for weakness in found] == names

@@ -16,9 +16,9 @@ Other rows of other honest agents, c times as many in all, divide the odds by c.
 
     share of row r = mean over the directions of  p s / (p s + (1 − p) c)
 
-A row that stands g times in the data, g < 5, is one unknown row with the derivative g J_r, so its
-eigenvalue is g²p / (1 + g(g − 1) p) in place of p: two copies of p = ½ have 1. More copies are a
-cell of a table, not a row.
+Of a row that stands g times in the data, g < 5, the sums tell the mean of its copies, which has the
+eigenvalues g p in place of p: each copy of a row that two have alone has ½. More copies are a cell
+of a table, not a row.
 
 The share depends neither on the units of columns nor on which of the numbers the adversary looks
 at, steered θ_s included: a θ_s at which a single row has weight gives that row the share 1. The
@@ -30,14 +30,14 @@ exposure (theory/revealed.py) refuses a stage by the largest share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.problems import rows
-from hushgrad.problems.effective import FEWEST_IN_CELL, has_small_cells
+from hushgrad.problems.effective import copies, has_small_cells, of_copies
 from hushgrad.problems.row_places import row_places
 from hushgrad.problems.rows import RowSum
 
@@ -59,7 +59,7 @@ class OwnRows(NamedTuple):
     @property
     def table(self) -> Floats:
         """(n, d + 1)."""
-        return np.column_stack([self.X, self.y]) + 0.0  # + 0.0: no negative zero
+        return np.column_stack([self.X, self.y])
 
 
 class SecretsOfRows(NamedTuple):
@@ -143,8 +143,10 @@ def largest_share(
         if has_small_cells(cells, numbers, times):
             return 1.0
         unmixed = jacobian.unmixed([parts[j] for j in component])
-        copies = _copies(tables)
-        shares = (jacobian.share(agents[i], unmixed, times, copies[i]) for i in own)
+        ends = np.cumsum([len(tables[j]) for j in component])[:-1]
+        found = np.split(copies(np.concatenate([tables[j] for j in component])), ends)
+        of_rows = dict(zip(component, found, strict=True))
+        shares = (jacobian.share(agents[i], unmixed, times, of_rows[i]) for i in own)
         largest = max(largest, *shares)
     return largest
 
@@ -159,16 +161,6 @@ def share_of(
 ) -> float:
     """The largest share of the rows of one agent, which knows no others."""
     return largest_share(loss, [own], starts, is_fixed=is_fixed, times=times, before=before)
-
-
-def _copies(tables: Mapping[int, Floats]) -> dict[int, Floats]:
-    """How often each row stands in all tables; 1 for rows of a cell, which are no single rows."""
-    every = np.ascontiguousarray(np.concatenate(list(tables.values())))
-    whole = every.view(np.dtype((np.void, every.shape[1] * every.itemsize))).ravel()
-    _, place, counts = np.unique(whole, return_inverse=True, return_counts=True)
-    found = np.where(counts < FEWEST_IN_CELL, counts, 1)[place].astype(np.float64)
-    ends = np.cumsum([len(table) for table in tables.values()])[:-1]
-    return dict(zip(tables, np.split(found, ends), strict=True))
 
 
 def _numbers(dim: int, chains: Sequence[Chain]) -> int:
@@ -217,16 +209,15 @@ class _Jacobian:
         told = sizes > _SAME * sizes.max(initial=0.0)
         return axes[told].T / sizes[told]
 
-    def share(self, own: OwnRows, unmixed: Floats, times: float, copies: Floats) -> float:
+    def share(self, own: OwnRows, unmixed: Floats, times: float, often: Floats) -> float:
         largest, first = 0.0, 0
         for part, lengths in self._parts(own):
-            g = copies[first : first + len(part), None]
+            g = often[first : first + len(part), None]
             first += len(part)
             told = self._scaled(part).swapaxes(1, 2) @ unmixed  # (rows, directions, ranks)
             if not told.size:
                 continue
-            p = np.clip(np.linalg.eigvalsh(told @ told.swapaxes(1, 2)), 0.0, 1.0)
-            p = g * g * p / (1 + g * (g - 1) * p)
+            p = of_copies(np.clip(np.linalg.eigvalsh(told @ told.swapaxes(1, 2)), 0.0, 1.0), g)
             odds = p * np.maximum(1.0, lengths)[:, None]
             shares = odds / np.maximum(odds + (1 - p) * times, 1e-300)
             largest = max(largest, float(shares.mean(axis=1).max()))

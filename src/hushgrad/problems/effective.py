@@ -1,4 +1,4 @@
-"""The number of rows that really carry a sum: a few that dominate it stand out from all others.
+"""How many rows really carry a sum: a few that dominate it stand out from all others.
 
 A row (x, y) weighs w = ‖x‖² in a sum of x xᵀ. The effective rows are
 
@@ -26,9 +26,7 @@ from hushgrad.problems.row_places import row_places
 type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
-_SINGLE = (
-    0.97  # of a direction: one row has it, or its copies; others blur it by 18 % of its length
-)
+_SINGLE = 0.97  # of a direction: one row or its copies; others blur it by 18 % of its length
 _MAY_BE_SINGLE = 0.5  # a row with less would have to be ten times as long as usual
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
@@ -102,8 +100,8 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     Some `honest` of the agents have these rows together. In a direction that a single row has, XᵀX
     has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
     difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r, whose odds count
-    more if the row is long. Up to four rows that are nearly the same count as one. The answer is 1,
-    too, if rows are fewer than 2 d, d with a constant column, and if XᵀX tells how many rows each
+    more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where
+    rows are fewer than 2 d, d with a constant column, and where XᵀX tells how many rows each
     combination of categories has. ∞: no row has 97 % of a direction, or the data are no rows.
 
     >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
@@ -200,6 +198,21 @@ def _of_long_rows(rows: Floats, leverages: Floats) -> Floats:
     squares = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
     odds = leverages * np.maximum(1.0, squares / (squares.mean() or 1.0))
     return odds / np.maximum(odds + 1 - leverages, 1e-300)
+
+
+def copies(table: Floats) -> Floats:
+    """(n,) how often each row stands in a table (n, d); 1 for rows of a cell, no single ones."""
+    every = np.ascontiguousarray(table) + 0.0  # no negative zero, whose bytes differ
+    whole = every.view(np.dtype((np.void, every.shape[1] * every.itemsize))).ravel()
+    _, place, counts = np.unique(whole, return_inverse=True, return_counts=True)
+    return np.where(counts < FEWEST_IN_CELL, counts, 1)[place].astype(np.float64)
+
+
+def of_copies(p: Floats, g: Floats) -> Floats:
+    """The eigenvalues p of a row (problems/determined.py) that stands g times in the data: those of
+    the mean of its copies.
+    """
+    return np.minimum(g * p, 1.0)
 
 
 def _leverages(X: Floats, gram: Any) -> Floats:

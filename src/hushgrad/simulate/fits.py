@@ -136,7 +136,10 @@ def _single(data: Mapping[str, Data]) -> str | None:
     every = [part.X for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
     if not every or len({X.shape[1] for X in every}) > 1:
         return None
-    held = {"X": np.concatenate(every), "y": 0.0, "weight": 1.0, "penalty": 0.0}
+    X = np.concatenate(every)
+    spread = X.std(axis=0)
+    held = {"X": (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), "y": 0.0,
+            "weight": 1.0, "penalty": 0.0}  # fmt: skip
     if effective_in_directions([held]) == np.inf:
         return None
     return (

@@ -103,5 +103,5 @@ def effective_rows(rows: Rows | TableRows, *, is_quadratic: bool) -> float:
     by_length = float(weights.sum() / weights.max())
     if not is_quadratic:  # every average is judged row by row
         return by_length
-    held = {"X": rows.X, "y": 0.0, "weight": rows.weights, "penalty": 0.0}
+    held = {"X": Z, "y": 0.0, "weight": rows.weights, "penalty": 0.0}
     return min(by_length, effective_in_directions([held]))
