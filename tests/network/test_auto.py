@@ -12,8 +12,9 @@ import hushgrad as hg
 from hushgrad.errors import ConfigError
 from hushgrad.network import auto
 from hushgrad.network.agreement import ANNOUNCEMENTS
-from hushgrad.network.auto import power, with_stepsize
+from hushgrad.network.auto import power, stepsize, with_stepsize
 from hushgrad.network.config.file import parse_config
+from hushgrad.network.config.model import RunConfig
 from hushgrad.network.ops.result import Status
 from hushgrad.network.protocol.announcements import (
     PARTS,
@@ -80,7 +81,7 @@ def test_agents_take_the_stepsize_that_loses_least(tmp_path):
     made = configs(tmp_path, hg.EXTRA())
     results = run(made)
     (e,) = {agreed(config) for config in made}
-    lam = least_regret(W, rounded(L), is_split=False).lam
+    lam = least_regret(W, rounded(L), is_split=False, within=2.0).lam
     assert power(e) <= lam < power(e - 1) * (1 + 1e-9)
     assert power(e) < largest_extra(W, np.array(L))
 
@@ -229,16 +230,19 @@ def test_a_file_says_auto():
         parse_config({**TABLES, "algorithm": {"name": "DIGing", "stepsize": "auto"}})
 
 
+ALGORITHM = {"EXTRA": hg.EXTRA(), "PDGNDS": hg.PDGNDS()}
 RATIOS = np.append(1.0, 1.25 ** np.arange(-8.0, 12))
 
 
 def ratio_to_the_best(name, network, H, seed):
-    """Iterations with the agreed stepsize over those with the best one of a search; the regret."""
-    L, W = rounded(np.linalg.eigvalsh(H)[:, -1]), network.matrix()
-    choice = least_regret(W, L, is_split=name == "PDGNDS")
-    mine, *others = iterations_to_the_end(name, network, H, choice.lam * RATIOS, seed)
+    """Iterations with the agreed stepsize over those with the best one of a search; and R."""
+    L, W, is_split = np.linalg.eigvalsh(H)[:, -1], network.matrix(), name == "PDGNDS"
+    run = RunConfig(id="r", algorithm=ALGORITHM[name], n_agents=len(W), dim=1, iterations=1)
+    mine, *others = iterations_to_the_end(
+        name, network, H, stepsize(run, W, rounded(L)) * RATIOS, seed
+    )
     assert mine < np.inf, (name, seed)
-    return mine / min(others), choice.regret
+    return mine / min(others), least_regret(W, L, is_split=is_split).regret
 
 
 def a_problem(seed, most=20):
@@ -257,21 +261,21 @@ def test_the_stepsize_is_stable_and_not_far_from_the_best(graph):
     network = hg.Network(graph)
     H = a_problem(1)[1][0] * np.linspace(0.5, 1, network.n_agents)[:, None, None]
     ratio, regret = ratio_to_the_best("EXTRA", network, H, 1)
-    assert ratio <= 1.05 * 2 * regret
+    assert ratio <= 1.05 * max(2.0, regret)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["EXTRA", "PDGNDS"])
-def test_the_stepsize_of_agents_in_a_hundred_random_networks(name):
-    """Never divergent; within 2, or where W and L_i tell too little, within what any rule can lose.
+@pytest.mark.parametrize(("name", "over", "share"), [("EXTRA", 1.05, 0.97), ("PDGNDS", 1.35, 0.9)])
+def test_the_stepsize_of_agents_in_a_hundred_random_networks(name, over, share):
+    """Never divergent; within 2, or within the R that no rule can promise less than.
 
-    A power of two in place of L_i loses up to a factor of two more. Regret compares stepsizes that
-    are 2^(1/4) apart, so 5 % are left for the grid and the start.
+    With fresh splits L_i counts as told, up to a factor of two too large, and λ keeps its distance.
     """
     found = [ratio_to_the_best(name, *a_problem(s), s) for s in range(100)]
     ratios = np.sort([ratio for ratio, _ in found])
     within = np.mean(ratios <= 2)
+    most = max(ratio / max(2.0, regret) for ratio, regret in found)
     said = f"{name}: median {np.median(ratios):.2f}, within 2 in {within:.0%}"
-    print(f"{said}, 95 % within {ratios[94]:.2f}, worst {ratios[-1]:.2f}")
-    assert within >= 0.85
-    assert all(ratio <= 1.05 * max(2.0, 2.0 * regret) for ratio, regret in found)
+    print(f"{said}, worst {ratios[-1]:.2f}, {most:.2f} of max(2, R)")
+    assert within >= share
+    assert most <= over

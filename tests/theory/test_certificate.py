@@ -1,6 +1,7 @@
 """Certificates: conditions on both sides of their borders, and never a false "proven"."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from typer.testing import CliRunner
 
 import hushgrad as hg
 from hushgrad.cli import app
+from hushgrad.schema.toml import to_toml
 from hushgrad.stepsizes import Constant, Harmonic
+from hushgrad.studies.study import load_study
 from hushgrad.theory import theorem3
 from hushgrad.theory.series import theorem_1_series, theorem_3_series
 
@@ -197,6 +200,40 @@ def test_the_command_certifies_every_algorithm_of_a_study(tmp_path):
     assert masked["exposed"] == []
     assert all(p["exposed"] for p in proposals["proposals"] if p is not masked)
     assert "rounds" in call("certify", study, "--design").stdout
+
+
+def test_the_tables_of_a_proposal_make_a_study_with_that_design(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    document = json.loads(call("certify", study, "--design", "--format", "json").stdout)
+    text = call("certify", study, "--design").stdout
+    of_study = tomllib.loads(STUDY)
+    for proposal in document["proposals"]:
+        tables = proposal["study"]
+        shown = to_toml({"algorithm": tables["algorithm"]}).splitlines()
+        assert all(line in text for line in shown)
+        study.write_text(to_toml({
+            **of_study, **tables, "network": of_study["network"] | tables["network"],
+        }))  # fmt: skip
+        (found,) = json.loads(call("certify", study, "--format", "json").stdout)["certificates"]
+        assert found["iterations"] == pytest.approx(proposal["iterations"])
+        (built,) = load_study(study).build().algorithms.values()
+        for name, part in (("split", built.splitting), ("masks", built.masking)):
+            assert repr(part) == proposal[name]
+        assert repr(built.schedule.deviation) == proposal["deviation"]
+
+
+def test_a_network_with_links_in_one_direction_has_no_designs(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace('"ring"', '"random_directed"\ndegree = 2'))
+    study.write_text(study.read_text().replace("PDGNDS", "PushPull").replace("PDGDS", "ADDOPT"))
+    assert "links in both directions" in call("certify", study, "--design", code=2).stderr
+
+
+def test_rounds_without_design_are_refused(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    assert "comes without --design" in call("certify", study, "--rounds", 9, code=2).stderr
 
 
 def test_a_wrong_stepsize_in_a_study_names_auto_as_a_way_out(tmp_path):

@@ -69,7 +69,7 @@ EACH = {
 
 @pytest.mark.parametrize("kind", some(EACH))
 def test_runs_take_the_iterations_that_deviations_cost(kind):
-    """With fresh splits, whose noise feeds the errors back with the gain 0.3."""
+    """With fresh splits, whose noise feeds the errors back with the gain 0.2."""
     deviation, tolerance = EACH[kind]
     assert check(deviating(hg.PDGNDS(stepsize="auto"), deviation), PROBLEM, NETWORK, tolerance)
 
@@ -83,7 +83,7 @@ def test_the_moments_are_those_of_a_long_run_at_a_fixed_deviation(split):
     W, slopes, H = NETWORK.matrix(), rng.normal(size=(m, d)), local_curvature(PROBLEM).hessians
     step = linear_step(algorithm, H, NETWORK)
     P, gain = stall._of_draws(algorithm, step, NETWORK, slopes, lam)
-    assert (gain > 0.3) == (split == "fresh")
+    assert (gain > 0.1) == (split == "fresh")
     q, K, M = 400, 1500, (np.eye(m) + W) / 2
     x, w, before = np.zeros((3, q, m, d))
     total = np.zeros((m * d, m * d))
@@ -100,7 +100,7 @@ def test_the_moments_are_those_of_a_long_run_at_a_fixed_deviation(split):
 
 
 def test_a_design_tells_the_rounds_that_it_takes():
-    proposals = propose(PROBLEM, NETWORK, tolerance=1e-7, rounds=700)
+    proposals = propose(PROBLEM, NETWORK, tolerance=1e-7, rounds=300)
     paper = next(one for one in proposals if one.name.startswith("the paper's"))
     assert not paper.fits
     assert not paper.is_bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,10 +10,12 @@ import typer
 from hushgrad.cli.options import Format, OutputFormat, Quiet, Row, StudyFile, StudyOptions
 from hushgrad.cli.terminal import collecting_risks, print_json
 from hushgrad.console import console
+from hushgrad.errors import InputError
 
 if TYPE_CHECKING:
     from hushgrad.studies.study import Built
     from hushgrad.theory.certificate import RunCertificate
+    from hushgrad.theory.proposals import Proposal
 
 EPILOG = """
 [bold]Examples[/bold]
@@ -23,8 +26,11 @@ hushgrad certify study.toml --tolerance 1e-9 --format json
 
 hushgrad certify study.toml --design --rounds 2000
 
-Each line names the theorem or formula that it rests on. 'proven' appears only where all conditions
-of a theorem hold. docs/certificates.md has the proofs and formulas.
+Each line names the theorem or formula that it rests on.
+
+'proven' appears only where all conditions of a theorem hold.
+
+docs/certificates.md has the proofs and formulas.
 """
 
 _MARKS = {
@@ -71,6 +77,11 @@ def certify(
     """
     from hushgrad.theory.certificate import certify as certified
 
+    if rounds is not None and not design:
+        raise InputError(
+            f"--rounds is about proposals, but --rounds {rounds} comes without --design. Add "
+            "--design, or leave --rounds out."
+        )
     options = StudyOptions(output=output, row=row, quiet=quiet)
     with collecting_risks(quiet=quiet) as risks:
         built = options.load(study).build()
@@ -121,6 +132,24 @@ def _propose(
         return
     out = console()
     for one in found:
-        for text in one.text().splitlines():
-            out.print(text, soft_wrap=True, markup=False)
+        for text in _proposal_lines(one):
+            out.print(text, soft_wrap=True, markup=False, highlight=False)
         out.print()
+
+
+def _proposal_lines(proposal: Proposal) -> list[str]:
+    """A proposal for people, with the tables for a study."""
+    from hushgrad.schema.toml import to_toml
+
+    least = "at least " if proposal.is_bound else ""
+    fits = "within the rounds" if proposal.fits else "more than the rounds"
+    tables = to_toml(proposal.tables).splitlines()
+    lines = [f"{proposal.name}: {least}{math.ceil(proposal.iterations)} rounds ({fits})"]
+    lines += [f"    {line}" for line in tables if line]
+    lines += [f"  exposed: {text}" for text in proposal.exposed]
+    if proposal.algorithm.masking is not None:
+        lines.append(
+            "  not judged here: what the sums of stages tell about single rows. hg.run counts it "
+            "and refuses a run whose sums tell too much."
+        )
+    return lines

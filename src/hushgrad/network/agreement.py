@@ -105,7 +105,8 @@ async def agree(
     is_new = not wanted <= {announcement.number for announcement in kept}
     if is_new:
         hub.start()
-        hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
+    # neighbours that this agent met before it read its file know nothing of the file yet
+    hub.broadcast(wire.encode(FrameKind.ANNOUNCE, encode_announcements(known.entries())))
     if not await _heard(hub, wanted, is_over):
         return None
     shares = None

@@ -8,8 +8,9 @@ take the smallest, so processors that round differently agree. staging.py keeps 
 the state directory.
 
 λ is the choice of least regret among those that are stable whatever the data, as far as that is
-known (theory/least_regret.py): with EXTRA all of them by condition E of docs/certificates.md. With
-quadratic masks λ L_i is also at most their size: then λ H_i is hidden.
+known (theory/least_regret.py): with EXTRA all of them by condition E of docs/certificates.md, and
+by the rates in the middle of what L_i may be. With quadratic masks λ L_i is also at most their
+size: then λ H_i is hidden.
 
 Nobody compares stepsizes of a large network (`RunConfig.tells_links`), nor of splits whose rate
 hangs on one draw. There λ L_i ≤ 0.95 (1 + 3 w_ii)/2, or 0.95 (5 − 3η)/4 if η is declared and
@@ -108,7 +109,8 @@ def chosen(run: RunConfig, announced: Mapping[int, Announcement]) -> int:
 def stepsize(run: RunConfig, W: NDArray[np.float64], L: NDArray[np.float64]) -> float:
     """λ for these weights and curvatures."""
     splitting = run.algorithm.splitting if isinstance(run.algorithm, PDGNDS) else IdentitySplit()
-    lam = least_regret(W, L, is_split=isinstance(splitting, FreshSplit)).lam
+    is_split = isinstance(splitting, FreshSplit)  # their noise leaves no room for the middle
+    lam = least_regret(W, L, is_split=is_split, within=1.0 if is_split else 2.0).lam
     own = np.diag(W)
     if not isinstance(splitting, FreshSplit | IdentitySplit):
         lam = min(

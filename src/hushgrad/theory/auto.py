@@ -3,7 +3,7 @@
 `hg.run` resolves "auto" before a run starts. The choice rests on the linear step at θ*
 (hushgrad.theory.linear): the λ with the smallest spectral radius. It is made smaller where
 
-- splits fluctuate, until the root mean square of the errors shrinks too;
+- splits fluctuate, until the root mean square of the errors shrinks as fast as it can;
 - splits or masks are drawn once, until every one of some draws is stable;
 - f_i are not quadratic, until the step is stable with the largest curvature anywhere;
 - quadratic masks hide the curvature, until λ‖H_i‖ is within the size of λQ: the condition of the
@@ -39,7 +39,9 @@ from hushgrad.theory.mean_square import (
     sampled_rates,
 )
 from hushgrad.theory.rates import (
+    LARGE,
     ONE,
+    growths,
     iterations_to,
     largest_stable,
     spectral_radius,
@@ -51,8 +53,8 @@ SMALLER = 0.8  # the ratio of stepsizes in the search below the fastest of the m
 SCALE = 1.5  # of a diminishing stepsize, times 1/σ
 MOST_TRIALS = 200  # problems of trials that are looked at
 MOST_STEEP = 3  # of them for which a stepsize is searched: the steepest and the flattest
-CALM = 0.2  # of 1 − ρ of the mean: so fast at least the mean square shrinks too
-CALMER = 0.88
+CALMER = 0.88  # the ratio of stepsizes in the search for the fastest mean square
+BETTER = 1.01  # a smaller stepsize is better if 1 − its rate is so many times larger
 MOST_DRAWN = 2000  # numbers in a state; larger networks average over their draws by themselves
 MOST_SMALLER = 20
 WITHIN = 0.999  # of the masks' condition, so that rounding does not break it
@@ -202,23 +204,27 @@ def _majorised(problem: Problem, at: LocalCurvature, L: float) -> Floats:
 
 
 def _calm(algorithm: PDGNDS, step: TwoStep, network: Network, lam: float) -> float:
-    """λ or less, at which splits leave the errors stable in mean square too.
-
-    Rare draws dominate the mean square, and most runs are as fast as the mean step says.
-    """
-    mean = spectral_radius(step, lam).value
+    """λ or less, with the fastest mean square: runs with fresh splits follow it, not the mean."""
     rate = mean_square_radius(algorithm, step, network, lam)
     if rate is None:
-        lams = np.asarray(lam * SMALLER ** np.arange(8), np.float64)
-        sampled = sampled_rates(algorithm, step, network, lams)
+        return _sampled_calm(algorithm, step, network, lam)
+    while True:
+        calmer = mean_square_radius(algorithm, step, network, CALMER * lam)
+        assert calmer is not None  # the size is the same
+        if rate < 1.0 and 1.0 - calmer < BETTER * (1.0 - rate):
+            return lam
+        lam, rate = CALMER * lam, calmer
+
+
+def _sampled_calm(algorithm: PDGNDS, step: TwoStep, network: Network, lam: float) -> float:
+    """The same for a state that is too large for its moments, from sampled runs."""
+    lams = np.asarray(lam * SMALLER ** np.arange(8), np.float64)
+    sampled = sampled_rates(algorithm, step, network, lams)
+    if step.size > LARGE:
+        means = growths(step, lams)
+    else:
         means = np.array([spectral_radius(step, value).value for value in lams])
-        return float(lams[np.argmin(np.maximum(sampled, means))])
-    while rate > 1 - CALM * (1 - mean):
-        lam *= CALMER
-        rate = mean_square_radius(algorithm, step, network, lam)
-        assert rate is not None  # the size is the same
-        mean = spectral_radius(step, lam).value
-    return lam
+    return float(lams[np.argmin(np.maximum(sampled, means))])
 
 
 def masks_cap(algorithm: Algorithm, network: Network, dim: int, L: float) -> float:

@@ -138,7 +138,10 @@ def _check(algorithm: object, problem: Problem, network: Network, tolerance: flo
             f"the network {network.n_agents}. Give both the same n_agents."
         )
     if not 0 < tolerance < 1:
-        raise AlgorithmError(f"a tolerance lies between 0 and 1, but tolerance = {tolerance!r}.")
+        raise AlgorithmError(
+            f"a tolerance lies between 0 and 1, but tolerance = {tolerance!r}. Give a factor such "
+            "as 1e-6."
+        )
 
 
 def _lines(

@@ -39,19 +39,21 @@ class LeastRegret(NamedTuple):
     largest: float  # the largest stable stepsize if H_i = L_i
 
 
-def least_regret(W: Floats, L: Floats, *, is_split: bool) -> LeastRegret:
+def least_regret(W: Floats, L: Floats, *, is_split: bool, within: float = 1.0) -> LeastRegret:
     """The choice for W (m, m) and L_i (m,), not all of them 0.
 
     is_split    PDG-NDS with fresh splits, whose mean is B̄; else B̄ = I, as in EXTRA
+    within      the curvatures lie between L_i/within and L_i; rates are those of the middle
     """
     support = W > 0
     B = support / support.sum(axis=0) if is_split else np.eye(len(W))
     largest = _largest_split(W, B, L) if is_split else largest_extra(W, L)
-    lams = largest / FINER ** np.arange(MARGIN if is_split else 1, STEPSIZES + 1)
-    rates = np.array([log_rate(W, B, L, float(lam)) for lam in lams])
-    is_stable = rates < 0
-    slower = rates.min() / np.where(is_stable, rates, -math.inf)
-    regrets = np.where(is_stable, np.maximum(slower, largest / lams), math.inf)
+    middle, start = math.sqrt(within), MARGIN if is_split else 1
+    lams = largest * middle / FINER ** np.arange(start, STEPSIZES + 1)
+    rates = np.array([log_rate(W, B, L / middle, float(lam)) for lam in lams])
+    slower = rates.min() / np.where(rates < 0, rates, -math.inf)
+    is_safe = (rates < 0) & (lams <= largest / FINER**start * (1 + 1e-9))
+    regrets = np.where(is_safe, np.maximum(slower, largest * middle / lams), math.inf)
     best = int(np.argmin(regrets))
     return LeastRegret(float(lams[best]), float(regrets[best]), largest)
 

@@ -6,15 +6,19 @@ of what its messages expose (hushgrad.theory.exposure).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hushgrad import splits, stepsizes
 from hushgrad.algorithms import PDGNDS
+from hushgrad.errors import AlgorithmError
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
+from hushgrad.stepsizes import Auto, Schedule
 from hushgrad.theory.auto import resolve
 from hushgrad.theory.curvature import local_curvature
 from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
@@ -25,6 +29,11 @@ from hushgrad.theory.tight import stalled
 RULES = ("metropolis", "lazy_metropolis")
 
 
+# of the deviation; with splits that are drawn once, ϱ/k² would stall the run
+STILL: dict[str, Any] = {"ratio": 0.5, "drawn": "once"}
+DIGITS = 3  # of a stepsize, rounded down: masks have a condition from above
+
+
 @dataclass(frozen=True)
 class Proposal:
     """A design with its cost and its exposure."""
@@ -32,20 +41,27 @@ class Proposal:
     name: str
     algorithm: PDGNDS
     mixing: str
+    table: Mapping[str, Any]  # the algorithm as a study has it
     iterations: float  # rounds to the tolerance
     is_bound: bool  # it may well take more rounds
     fits: bool  # within the rounds that were asked for
     exposed: tuple[str, ...]  # names and texts of weaknesses
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of a study with this design."""
+        return {"network": {"mixing": self.mixing}, "algorithm": [self.table]}
 
     def to_json(self) -> dict[str, Any]:
         schedule = self.algorithm.schedule
         return {
             "name": self.name,
             "mixing": self.mixing,
-            "stepsize": float(np.mean(schedule.base(1.0))),
+            "stepsize": schedule.limit,
             "deviation": repr(schedule.deviation),
             "split": repr(self.algorithm.splitting),
             "masks": repr(self.algorithm.masking),
+            "study": self.tables,
             "iterations": self.iterations,
             "iterations_at_least": self.is_bound,
             "fits": self.fits,
@@ -53,69 +69,61 @@ class Proposal:
             "not_judged": [] if self.algorithm.masking is None else ["sums"],
         }
 
-    def text(self) -> str:
-        """The proposal for people, with the table for a study."""
-        lam = float(np.mean(self.algorithm.schedule.base(1.0)))
-        design = f'design = "{self.algorithm.design}", ' if self.algorithm.masking else ""
-        fits = "within the rounds" if self.fits else "more than the rounds"
-        least = "at least " if self.is_bound else ""
-        lines = [
-            f"{self.name}: {least}{self.iterations:.4g} rounds ({fits})",
-            f'  name = "PDGNDS", {design}stepsize = {{ kind = "constant", value = {lam:.3g} }}, '
-            f'mixing = "{self.mixing}"',
-            f"  deviation {_words(self.algorithm.schedule.deviation)}, "
-            f"split {_words(self.algorithm.splitting)}",
-        ]
-        lines += [f"  exposed: {text}" for text in self.exposed]
-        if self.algorithm.masking is not None:
-            lines.append(
-                "  not judged here: what the sums of stages tell about single rows. hg.run counts "
-                "it and refuses a run whose sums tell too much."
-            )
-        return "\n".join(lines)
-
-
-def _words(part: object) -> str:
-    return type(part).__name__
-
 
 def propose(problem: Problem, network: Network, *, tolerance: float, rounds: int) -> list[Proposal]:
     """Designs from the most private to the fastest; those that fit the rounds come first."""
-    designs = {
-        "recommended (masks, stages)": PDGNDS(stepsize=stepsizes.AUTO, design="recommended"),
-        "private constant split": PDGNDS(stepsize=stepsizes.AUTO, split=splits.private_constant()),
-        "the paper's (fresh splits, ϱ/k²)": PDGNDS(stepsize=stepsizes.AUTO),
+    if network.is_directed:
+        raise AlgorithmError(
+            "designs of PDG-NDS need links in both directions, but this network has links in one "
+            "direction only. Give the graph both, or certify PushPull, AB or ADDOPT as they are."
+        )
+    designs: dict[str, dict[str, Any]] = {
+        "recommended (masks, stages)": {"design": "recommended"},
+        "private constant split": {"split": {"kind": "private_constant"}},
+        "the paper's (fresh splits, ϱ/k²)": {},
     }
-    rules = [r for r in RULES if r == network.mixing or not network.is_directed]
-    found: list[Proposal] = []
-    for name, open_design in designs.items():
-        best = min(
-            (_one(name, open_design, problem, Network(network.graph, rule), tolerance, rounds)
-             for rule in rules),
+    found = [
+        min(
+            (_one(name, given, problem, Network(network.graph, rule), tolerance, rounds)
+             for rule in RULES),
             key=lambda one: one.iterations,
-        )  # fmt: skip
-        found.append(best)
+        )
+        for name, given in designs.items()
+    ]  # fmt: skip
     return sorted(found, key=lambda one: not one.fits)
+
+
+def _algorithm(given: Mapping[str, Any], stepsize: Schedule | Auto) -> PDGNDS:
+    split = splits.private_constant() if "split" in given else None
+    return PDGNDS(stepsize=stepsize, split=split, design=given.get("design", "paper"))
+
+
+def _rounded(lam: float) -> float:
+    """Down to some digits."""
+    unit = 10.0 ** (math.floor(math.log10(lam)) + 1 - DIGITS)
+    return float(f"{math.floor(lam / unit) * unit:.{DIGITS}g}")
 
 
 def _one(
     name: str,
-    algorithm: PDGNDS,
+    given: Mapping[str, Any],
     problem: Problem,
     network: Network,
     tolerance: float,
     rounds: int,
 ) -> Proposal:
-    chosen, choice = resolve(algorithm, problem, network)
+    _, choice = resolve(_algorithm(given, stepsizes.AUTO), problem, network)
     assert choice is not None  # the designs leave the stepsize open
-    if not isinstance(chosen.splitting, splits.FreshSplit):  # ϱ/k² would stall what masks do not
-        still = replace(choice.schedule, deviation=stepsizes.geometric(0.5, drawn="once"))
-        chosen = replace(chosen, stepsize=still)
+    lam = _rounded(choice.schedule.limit)
+    table: dict[str, Any] = {"kind": "constant", "value": lam}
+    if given:
+        table["deviation"] = {"kind": "geometric", **STILL}
+    deviation = stepsizes.geometric(**STILL) if given else None
+    chosen = _algorithm(given, stepsizes.constant(lam, deviation))
     trial = None if problem.n_trials is None else 0
     at = local_curvature(problem, trial)
     step = linear_step(chosen, at.hessians, network)
     assert step is not None  # PDG-NDS has a linear step
-    lam = chosen.schedule.limit
     needed = iterations_to(tolerance, spectral_radius(step, lam).value)
     held = stalled(chosen, step, problem, network, lam, tolerance, trial)
     is_bound = held.is_bound and held.iterations > needed
@@ -137,4 +145,7 @@ def _one(
     )
     # "sums" depends on every honest row at the start of every stage: a run counts them
     exposed = tuple(f"{w.name}: {w.text}" for w in weaknesses(setting, own) if w.name != "sums")
-    return Proposal(name, chosen, network.mixing, needed, is_bound, needed <= rounds, exposed)
+    return Proposal(
+        name, chosen, network.mixing, {"name": "PDGNDS", **given, "stepsize": table},
+        needed, is_bound, needed <= rounds, exposed,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ in stages and runs with quadratic masks, whose agents compute with other functio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -113,7 +114,7 @@ def _theorem_3(
         found = inequalities(lam, **facts)  # type: ignore[arg-type]  # the names and types fit
         largest = largest_stepsize(**facts)  # type: ignore[arg-type]  # the same
         values = ", ".join(
-            f"({n}) {value:.3g}"
+            f"({n}) {value:.3g}".replace("inf", "∞")
             for n, value in zip(["i", "ii", "iii", "iv"], found.margins, strict=True)
         )
         text = (
@@ -195,9 +196,12 @@ def _small_gain(
     gain = loop_gain(lam, L=losses.L, strong=strong, mu=mu, m=m)
     largest = largest_by_gain(L=losses.L, strong=strong, mu=mu, m=m)
     holds = gain < 1
-    text = (
-        f"loop gain {gain:.3g} at λ = {lam:.4g}, σ = {strong:.4g}; below 1 up to λ = {largest:.4g}"
+    size = (
+        f"loop gain {gain:.3g}"
+        if math.isfinite(gain)
+        else "no loop gain: 1 − λσ/2 ≤ √μ₂ or λ > 2/(L + σ)"
     )
+    text = f"{size} at λ = {lam:.4g}, σ = {strong:.4g}; below 1 up to λ = {largest:.4g}"
     factor = f"by the factor {lam / largest:.3g}" if largest else "at any stepsize"
     return Proof(
         "condition S",

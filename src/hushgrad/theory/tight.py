@@ -60,7 +60,7 @@ class Tight:
         if self.iterations is None:
             return f"{rate}: converges"
         least = "at least " if self.is_bound else ""
-        return f"{rate}: converges, {least}{self.iterations:.3g} iterations to {tolerance:g}"
+        return f"{rate}: converges, {least}{math.ceil(self.iterations)} iterations to {tolerance:g}"
 
 
 def tight(
@@ -95,8 +95,8 @@ def tight(
         held = stalled(algorithm, step, problem, network, lam, tolerance, trial)
         if told.iterations < held.iterations < math.inf:
             about = "at least about" if held.is_bound else "about"
-            text = f"holds errors above {tolerance:g} for {about} {held.iterations:.3g} "
-            text += f"iterations, longer than the linear rate ({told.iterations:.3g})"
+            text = f"holds errors above {tolerance:g} for {about} {math.ceil(held.iterations)} "
+            text += f"iterations, longer than the linear rate ({math.ceil(told.iterations)})"
             if held.is_bound:
                 text += "; m·d is too large for the moments, a sampled run shows as much"
             told.facts.append(("deviation", text, f"{PAGE}, deviations"))
@@ -174,7 +174,11 @@ def _linear(
     if told.converges:
         told.iterations = iterations_to(tolerance, rate)
         told.facts.append(
-            ("iterations", f"{told.iterations:.4g} to {tolerance:g} of an error", "log ε / log ρ")
+            (
+                "iterations",
+                f"{math.ceil(told.iterations)} to {tolerance:g} of an error",
+                "log ε / log ρ",
+            )
         )
     if isinstance(algorithm, PDGNDS | EXTRA) and np.ptp(step.profile) > 0:
         told.facts.append(
