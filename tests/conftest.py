@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,14 @@ def _keep_compiled_programs(request):
 
         jax.config.update("jax_compilation_cache_dir", str(request.config.cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hear_ctrl_c():
+    """Who started the tests in the background may have left SIGINT ignored, also by children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @functools.cache

@@ -80,6 +80,9 @@ def test_a_job_is_refused_before_it_starts(study):
     for options, message in {
         ("--coordinator", "127.0.0.1:1"): "needs --processes N and --process I",
         ("--coordinator", "here", "--processes", "2", "--process", "0"): "HOST:PORT",
+        ("--coordinator", "h:70000", "--processes", "2", "--process", "0"): "HOST:PORT",
+        ("--coordinator", "h:1", "--processes", "2", "--process", "2"): "the numbers 0 to 1",
+        ("--processes", "2", "--process", "1"): "need --coordinator",
         ("--distributed", "--engine", "agents"): "stacked engine alone",
         ("--distributed", "--rows", "0"): "Pick one row",
         ("--processes", "2", "--process", "0"): "are for --coordinator, which is not given",
@@ -87,6 +90,15 @@ def test_a_job_is_refused_before_it_starts(study):
         done = CliRunner().invoke(app, ["run", str(study()), *options])
         assert done.exit_code == 2
         assert message in done.stderr
+
+
+def test_processes_with_different_studies_are_refused(study, tmp_path):
+    path, other = study(), tmp_path / "other.toml"
+    other.write_text(path.read_text().replace("seed = 0", "seed = 1"))
+    with jobs.started(path, 2, cache=tmp_path / "cache", studies=[path, other]) as processes:
+        (first, told, message), (second, _, _) = jobs.ended(processes)
+    assert (first, second, told) == (2, 2, "")
+    assert "process 1 runs another study than process 0" in message
 
 
 UNDIRECTED = """PDGDS PDGNDS PDGNDS:form="square" DGD EXTRA DIGing AugDGM AsynDGM AB PushPull ADDOPT

@@ -219,6 +219,18 @@ def test_every_trial_and_seed_has_its_own_reproducible_masks():
         assert (different != c[..., 2]).all()
 
 
+@pytest.mark.parametrize("m", [3, 12])
+def test_the_masks_of_some_agents_are_theirs_among_all_bit_for_bit(m):
+    """Every shard draws the shares of its own agents' pairs."""
+    algorithm, network = hg.PDGNDS(design="recommended"), hg.Network(hg.graphs.ring(m))
+    every = seeded_masks(algorithm, network, 4, seed=1, trials=[2, 0], stage=1)
+    for agents in ([0], [m - 1], list(range(m // 2)), list(range(0, m, 2)), []):
+        own = np.array(agents, np.int64)
+        found = seeded_masks(algorithm, network, 4, seed=1, trials=[2, 0], stage=1, agents=own)
+        for part in (0, 1):
+            assert found[part].tobytes() == every[part][own].tobytes()
+
+
 def test_every_stage_has_its_own_masks_and_the_first_stage_is_the_run_without_stages():
     algorithm, network = hg.PDGNDS(design="recommended"), cases.undirected()
     bare, first, second, third = (

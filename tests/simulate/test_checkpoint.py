@@ -31,14 +31,6 @@ def run(algorithm, **options):
     )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c():
-    """Who started the tests in the background may have left SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupting(after):
     """A progress function that raises Ctrl-C once, when `after` of the work is done."""
     sent = []

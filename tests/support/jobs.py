@@ -24,13 +24,14 @@ def environment(cache, devices=1):
 
 
 @contextmanager
-def started(study, n, *options, cache, devices=1):
+def started(study, n, *options, cache, devices=1, studies=None):
     """The processes of a job; none of them outlives the block."""
     port = free_port()
-    command = [sys.executable, "-m", "hushgrad", "run", str(study), "--format", "json", *options]
+    command = [sys.executable, "-m", "hushgrad", "run"]
     processes = [
         subprocess.Popen(
-            [*command, "--coordinator", f"127.0.0.1:{port}", "--processes", str(n),
+            [*command, str(studies[i] if studies else study), "--format", "json", *options,
+             "--coordinator", f"127.0.0.1:{port}", "--processes", str(n),
              "--process", str(i)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(cache, devices),

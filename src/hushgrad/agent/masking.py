@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrad.agent.stages import Statistic
 from hushgrad.algorithms.base import Algorithm, Masked
 from hushgrad.draws import pair_keys, pair_words, trial_keys
-from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes
+from hushgrad.masks import MOST_QUADRATIC, Mask, Sizes, ZeroSum
 from hushgrad.mixing import Network
 from hushgrad.problems.rows import Grids
 
@@ -44,10 +44,13 @@ def seeded_masks(
     trials: ArrayLike,
     stage: int = 0,
     scale: float | None = None,
+    agents: Integers | None = None,
 ) -> tuple[Floats, Floats | None] | None:
     """c (agents, d, trials) and Q (agents, d, d, trials), or None without masks.
 
     With a fixed curvature H_i is the same in all stages, and so is its mask.
+
+    agents    whose masks are made, from the shares of their own pairs; None: all
     """
     if not isinstance(algorithm, Masked) or algorithm.masking is None:
         return None
@@ -55,26 +58,33 @@ def seeded_masks(
     if not sizes.linear and not sizes.quadratic:
         return None
     m = network.n_agents
-    c, curved = _masks(algorithm, sizes, m, trial_keys(seed, trials, stage))
+    c, curved = _masks(algorithm, sizes, m, trial_keys(seed, trials, stage), agents)
     if stage and getattr(algorithm, "curvature", None) == "fixed":
-        curved = _masks(algorithm, sizes, m, trial_keys(seed, trials))[1]
+        curved = _masks(algorithm, sizes, m, trial_keys(seed, trials), agents)[1]
     return c, curved
 
 
 def _masks(
-    algorithm: Masked, sizes: Sizes, m: int, key: tuple[NDArray[np.uint32], NDArray[np.uint32]]
+    algorithm: Masked,
+    sizes: Sizes,
+    m: int,
+    key: tuple[NDArray[np.uint32], NDArray[np.uint32]],
+    agents: Integers | None,
 ) -> tuple[Floats, Floats | None]:
     assert algorithm.masking is not None
-    total = np.zeros((m, sizes.count, len(key[0])), np.int64)
-    at_once = max(1, _NUMBERS_AT_ONCE // total[0].size)
-    for low, high in _pairs(algorithm.masking.partner_table(m)):
+    n = m if agents is None else len(agents)
+    total = np.zeros((n, sizes.count, len(key[0])), np.int64)  # whole numbers: exact in any order
+    at_once = max(1, _NUMBERS_AT_ONCE // (sizes.count * len(key[0])))
+    for low, high, gaining, losing in _pairs(algorithm.masking, m, agents):
         keys = pair_keys(key, low, high)
         for start in range(0, len(low), at_once):
             some = slice(start, start + at_once)
             words = pair_words((keys[0][some], keys[1][some]), sizes.n_words)
             share = sizes.share(words).swapaxes(0, 1)
-            total[low[some]] += share
-            np.subtract.at(total, high[some], share)  # an agent may be the higher one of several
+            if gaining is not None:
+                total[gaining[some]] += share
+            if losing is not None:  # an agent may be the higher one of several
+                np.subtract.at(total, losing[some], share)
     c, Q = sizes.parts(total.swapaxes(0, 1))
     return c.swapaxes(0, 1), None if Q is None else np.moveaxis(Q, 2, 0)
 
@@ -110,12 +120,26 @@ def masked_statistics(
     return Statistic(H, q * unit)
 
 
-def _pairs(partners: Integers) -> Iterator[tuple[Integers, Integers]]:
-    """(lower, higher) of every pair once, no lower one twice at a time; partners (n, agents)."""
-    me = np.arange(partners.shape[1])
-    for other in partners:
-        low = me[me < other]
-        yield low, other[low]
+type _Pairs = tuple[Integers, Integers, Integers | None, Integers | None]
+
+
+def _pairs(masking: ZeroSum, m: int, agents: Integers | None) -> Iterator[_Pairs]:
+    """(lower, higher) of every pair of these agents, no lower one twice at a time, with the rows
+    that gain and that lose their shares: of all agents every pair once, else a pair for each of
+    the two that is among `agents`.
+    """
+    if agents is None:
+        me = np.arange(m)
+        for other in masking.partner_table(m):
+            low = me[me < other]
+            yield low, other[low], low, other[low]
+        return
+    rows = np.arange(len(agents))
+    for offset in masking.offsets(m):
+        other = (agents + offset) % m
+        is_low = agents < other
+        yield agents[is_low], other[is_low], rows[is_low], None
+        yield other[~is_low], agents[~is_low], None, rows[~is_low]
 
 
 def agent_masks(

@@ -136,12 +136,16 @@ def run(
     agents. Process 0 writes the results; a process that dies ends all of them with exit code 7.
     """
     wanted = _Wanted(study, options, resume, rows, jobs, accept_exposure, engine, checkpoint_every)
+<<<<<<< HEAD
     if coordinator is None and not (processes is None and process is None):
         raise InputError(
             "--processes and --process are for --coordinator, which is not given. For a network of "
             "processes on this machine write --engine processes."
         )
     if not distributed and coordinator is None:
+=======
+    if not distributed and (coordinator, processes, process) == (None, None, None):
+>>>>>>> scale
         _run_study(wanted, None)
         return
     _check_job(wanted, coordinator, processes, process)
@@ -168,14 +172,26 @@ class _Wanted:
 def _check_job(
     wanted: _Wanted, coordinator: str | None, processes: int | None, process: int | None
 ) -> None:
-    if coordinator is not None and (processes is None or process is None or process >= processes):
+    if coordinator is not None:
+        host, _, port = coordinator.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise InputError(
+                f"--coordinator is HOST:PORT, but it is '{coordinator}'. Try 127.0.0.1:29400."
+            )
+        if processes is None or process is None:
+            absent = "--processes" if processes is None else "--process"
+            raise InputError(
+                f"--coordinator needs --processes N and --process I, but {absent} is missing."
+            )
+        if process >= processes:
+            raise InputError(
+                f"{processes} processes have the numbers 0 to {processes - 1}, but --process is "
+                f"{process}."
+            )
+    elif processes is not None or process is not None:
         raise InputError(
-            "--coordinator needs --processes N and --process I from 0 to N - 1, but N = "
-            f"{processes}, I = {process}."
-        )
-    if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
-        raise InputError(
-            f"--coordinator is HOST:PORT, but it is '{coordinator}'. Try 127.0.0.1:29400."
+            "--processes and --process need --coordinator. srun and mpirun number their processes "
+            "themselves: leave them out."
         )
     if wanted.jobs > 1 or wanted.rows is not None:
         raise InputError(
@@ -191,6 +207,7 @@ def _check_job(
 
 def _run_study(wanted: _Wanted, job: Job | None) -> None:
     """Run a study; of several processes the first one alone keeps, writes and speaks."""
+    from hushgrad import __version__
     from hushgrad.cli import report
     from hushgrad.files.atomic import write_file
     from hushgrad.studies import Table, Unfinished, load_study
@@ -219,6 +236,8 @@ def _run_study(wanted: _Wanted, job: Job | None) -> None:
         keep.is_writer = is_first
         if job is not None and chosen.is_swept:
             raise InputError(f"{study} is a sweep. Processes run one row of it: use --row.")
+        if job is not None:
+            job.check_same(f"{__version__} {resume} {chosen.to_toml()}")
         with _lock(keep, engine, resume=resume, quiet=quiet) as lock:
             if not resume:
                 keep.clear()

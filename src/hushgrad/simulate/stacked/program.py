@@ -305,17 +305,15 @@ class Simulation:
             arrays["mask"] = jax.tree.map(lambda part: part[self.order], masks)
         return jax.device_put(arrays)
 
-    def _masks(self, dim: int, seed: int) -> Any:
-        """The masks of these trials; their sizes may hang on numbers that differ."""
+    def _masks(self, dim: int, seed: int, agents: NDArray[np.int64] | None = None) -> Any:
+        """The masks of these trials, of `agents` or all; sizes may hang on numbers that differ."""
+        of = functools.partial(
+            seeded_masks, network=self.network, dim=dim, seed=seed, agents=agents
+        )
         if self._variants is None:
-            return seeded_masks(self.algorithm, self.network, dim, seed=seed, trials=self.trials)
+            return of(self.algorithm, trials=self.trials)
         own = [list(group) for _, group in itertools.groupby(range(len(self.trials)), self._which)]
-        parts = [
-            seeded_masks(
-                self._variants[places[0]], self.network, dim, seed=seed, trials=self.trials[places]
-            )
-            for places in own
-        ]
+        parts = [of(self._variants[places[0]], trials=self.trials[places]) for places in own]
         return jax.tree.map(lambda *each: np.concatenate(each, axis=-1), *parts)
 
     def _which(self, place: int) -> int:

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,6 +28,8 @@ from jax.experimental import multihost_utils
 
 from hushgrad.console import BAD_INPUT, FAILED, say, told
 from hushgrad.errors import HushgradError, InputError
+from hushgrad.files.digest import digest
+from hushgrad.simulate.stacked.shards.meeting import meet
 
 PEER_ENDED = 7  # the exit code of agents whose peer ended, too
 JOINING = 120  # seconds until all processes are there
@@ -51,6 +54,17 @@ class Job:
     def wait(self, name: str) -> None:
         """Go on when all processes are here."""
         multihost_utils.sync_global_devices(name)
+
+    def check_same(self, text: str) -> None:
+        """Refuse processes that run different things: their rows would mix without an error."""
+        own = np.frombuffer(digest(text.encode()), np.uint8)
+        every = np.asarray(multihost_utils.process_allgather(own)).reshape(-1, len(own))
+        others = np.flatnonzero((every != every[0]).any(1))
+        if len(others):
+            raise InputError(
+                f"process {others[0]} runs another study than process 0, or the same with other "
+                "options or another version of hushgrad."
+            )
 
 
 @contextmanager
@@ -95,11 +109,12 @@ def _leave_runtime(error: BaseException, job: Job) -> None:
 
 
 def _keep_stdout() -> None:
-    """Results alone go to stdout: the transport of exchanges prints there, too, below Python."""
+    """Results alone go to stdout: the transport prints its connections there, below Python."""
     with suppress(OSError, AttributeError):  # no real stdout, as in tests
         sys.stdout.flush()
         real = os.dup(sys.stdout.fileno())
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         sys.stdout = os.fdopen(real, "w", encoding=sys.stdout.encoding)
 
 
@@ -117,7 +132,8 @@ def _wake_without_interrupting() -> None:
 
 def _join(coordinator: str | None, n_processes: int | None, number: int | None) -> Job:
     given: dict[str, Any] = {}
-    if coordinator is not None:
+    if coordinator is not None and n_processes is not None and number is not None:
+        meet(coordinator, n_processes, number, JOINING)
         given = {
             "coordinator_address": coordinator,
             "coordinator_bind_address": coordinator,

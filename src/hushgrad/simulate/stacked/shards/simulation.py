@@ -109,7 +109,6 @@ class ShardedSimulation(Simulation):
         return self.shards.share({"trial_key": key, "numbers": list(numbers), "solution": theta})
 
     def _by_agent(self, seed: int, layouts: dict[Links, dict[int, ShardLayout]]) -> dict[str, Any]:
-        masks = self._masks(self._problem.dim, seed)
         groups = self._groups()
 
         def make(shard: int) -> dict[str, Any]:
@@ -128,8 +127,9 @@ class ShardedSimulation(Simulation):
                 arrays["receiving"][Links.GRAPH, letter] = layout.receiving(weights.links)
             if self.algorithm.wakes_links:
                 arrays["link_number"] = self._link_numbers(layout)
+            masks = self._masks(self._problem.dim, seed, own)
             if masks is not None:
-                arrays["mask"] = jax.tree.map(lambda part: places.rows(part[own], 0.0), masks)
+                arrays["mask"] = jax.tree.map(lambda part: places.rows(part, 0.0), masks)
             arrays["tables"] = {links: found.pop(shard).tables for links, found in layouts.items()}
             return arrays
 
