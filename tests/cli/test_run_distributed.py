@@ -82,7 +82,6 @@ def test_a_job_is_refused_before_it_starts(study):
         ("--coordinator", "here", "--processes", "2", "--process", "0"): "HOST:PORT",
         ("--coordinator", "h:70000", "--processes", "2", "--process", "0"): "HOST:PORT",
         ("--coordinator", "h:1", "--processes", "2", "--process", "2"): "the numbers 0 to 1",
-        ("--processes", "2", "--process", "1"): "need --coordinator",
         ("--distributed", "--engine", "agents"): "stacked engine alone",
         ("--distributed", "--rows", "0"): "Pick one row",
         ("--processes", "2", "--process", "0"): "are for --coordinator, which is not given",

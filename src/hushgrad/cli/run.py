@@ -136,16 +136,7 @@ def run(
     agents. Process 0 writes the results; a process that dies ends all of them with exit code 7.
     """
     wanted = _Wanted(study, options, resume, rows, jobs, accept_exposure, engine, checkpoint_every)
-<<<<<<< HEAD
-    if coordinator is None and not (processes is None and process is None):
-        raise InputError(
-            "--processes and --process are for --coordinator, which is not given. For a network of "
-            "processes on this machine write --engine processes."
-        )
-    if not distributed and coordinator is None:
-=======
     if not distributed and (coordinator, processes, process) == (None, None, None):
->>>>>>> scale
         _run_study(wanted, None)
         return
     _check_job(wanted, coordinator, processes, process)
@@ -190,8 +181,9 @@ def _check_job(
             )
     elif processes is not None or process is not None:
         raise InputError(
-            "--processes and --process need --coordinator. srun and mpirun number their processes "
-            "themselves: leave them out."
+            "--processes and --process are for --coordinator, which is not given. srun and mpirun "
+            "number their processes themselves. For a network of processes on this machine write "
+            "--engine processes."
         )
     if wanted.jobs > 1 or wanted.rows is not None:
         raise InputError(
