@@ -194,8 +194,9 @@ class SiteSums:
         return ((c * column) * Z[a:] for a, column in enumerate(Z))
 
     def _add(self, parts: Callable[[slice], Iterator[Vector]], exponent: int) -> tuple[int, Vector]:
-        """How many rows are too far, and the limbs of all sums; `parts` gives those of some rows,
-        each (numbers, rows).
+        """The number of rows too far out, and the limbs of all sums.
+
+        `parts` gives the limbs of some rows, each (numbers, rows).
         """
         places, far = narrow(exponent), 0
         limbs: list[Vector] = []

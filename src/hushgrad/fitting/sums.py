@@ -122,7 +122,7 @@ def most_near(exponent: int, n_rows: int) -> float:
 
 
 def flag(*, is_far: bool) -> float:
-    """What a site says beside its sums: 0, or a random number > 0 if a row of it is too far.
+    """The number beside the sums of a site: 0, or a random one > 0 if a row of it is too far.
 
     The number of such rows would answer a question about rows on one side of a plane, which a
     participant who steers the fit could ask again and again.

@@ -111,9 +111,10 @@ def severity(e: Evidence) -> float:
 
 
 def best(evidence: Iterable[Evidence]) -> Evidence | None:
-    """What the verdict rests on: of what counts the most exact secret, of equally exact ones the
-    largest, else membership, else a direction; where nothing counts, the attempt on a secret that
-    came nearest.
+    """The evidence on which the verdict rests.
+
+    Of the evidence that counts, this is the most exact secret, of equally exact ones the largest,
+    else membership, else a direction. If none counts, it is the nearest attempt on a secret.
     """
 
     def rank(e: Evidence) -> tuple[bool, bool, bool, float, float]:

@@ -60,7 +60,7 @@ PART = 1.0 / 12.0  # the variance of ϱ
 
 
 class Stall(NamedTuple):
-    """What the deviation costs."""
+    """The iterations that the deviation costs."""
 
     iterations: float
     is_bound: bool = False  # it may well take longer

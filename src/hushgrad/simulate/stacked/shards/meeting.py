@@ -2,7 +2,7 @@
 
 That runtime ends a process with a stack trace where another one is missing or has the same number.
 Here process 0 listens at the coordinator's address until every other process has said its number,
-and then leaves the address to the runtime. Every wait is bounded.
+and then leaves the address to the runtime. Every wait is bounded. job.py calls `meet`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _gather(address: tuple[str, int], n_processes: int, end: float, limit: float
 
 
 def _heard(line: socket.socket) -> tuple[int, int] | None:
-    """How many processes there are and which one this is, as it says."""
+    """The count of processes and the number of this one, as the process tells them."""
     line.settimeout(_LINE)
     with suppress(OSError, ValueError):
         name, n, number = _read(line).split()
