@@ -124,7 +124,7 @@ def admitted_run(seed):
         stages, first = int(rng.integers(2, 4)), int(rng.integers(10**6))
 
         def of(m):
-            return Case(first, kind, name, dim, per_agent, m, stages, curvature, clip)  # noqa: B023
+            return Case(first, kind, name, dim, per_agent, m, stages, curvature, clip)  # noqa: B023  # called at once
 
         # with more agents too few rows would be left to compare with
         most = min(MOST_AGENTS, int(0.85 * len(population(name)[1])) // per_agent)
