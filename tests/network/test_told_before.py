@@ -141,6 +141,26 @@ def test_a_run_is_refused_if_a_row_has_joined_or_left_since_an_earlier_one(agent
     begin(replace(later, accept_exposure=frozenset(WEAKNESSES)), is_quadratic=kind == "ridge")
 
 
+def test_of_two_runs_that_begin_at_once_one_is_refused(agent):
+    """Both are admitted before either is in the ledger."""
+    runs = again(agent, 0), with_rows(agent, 1, ROWS - 1)
+    objectives = [load_objective(run.objective, 2) for run in runs]
+    admitted = [
+        admit(run, objective, is_quadratic=False, is_given=False)
+        for run, objective in zip(runs, objectives, strict=True)
+    ]
+    states = [
+        StateDirectory(run.state, run=run.run.id, agent=run.name, durability="process")
+        for run in runs
+    ]
+    admitted[0].begin(states[0])
+    with pytest.raises(PrivacyError, match="changes: "):
+        admitted[1].begin(states[1])
+    assert [line.status for line in ledger_of(agent.key).lines()] == ["opened", "begun"]
+    for state in states:
+        state.close()
+
+
 def test_the_same_rows_again_or_many_others_are_no_change_of_few_rows(agent):
     begin(again(agent, 0))
     begin(again(agent, 1))

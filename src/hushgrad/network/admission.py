@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from hushgrad.network.exposure import check_exposure, setting_of
 from hushgrad.network.forecast import warn_of_stages
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.ledgers import (
+    ToldBefore,
     begun_run,
     digest_of,
     governing,
@@ -63,9 +64,16 @@ class Admission:
     """One run of an agent, from its permission to its last line in the ledger."""
 
     def __init__(
-        self, config: AgentConfig, objective: Objective, *, is_quadratic: bool, is_given: bool
+        self,
+        config: AgentConfig,
+        objective: Objective,
+        check: Callable[[], None],
+        *,
+        is_quadratic: bool,
+        is_given: bool,
     ):
-        self._config = config
+        """`check` judges the agent's exposure once more if another run has begun since."""
+        self._config, self._check = config, check
         self._judged = provisional(config, objective)
         self._policies = governing(config)
         self._facts = None
@@ -95,7 +103,8 @@ class Admission:
             with self._own.locked():
                 if not self._own.exists:
                     self._own.create()
-        with holding(self._config):
+        with holding(self._config):  # two runs at once cannot both pass
+            self._check()
             for policy in self._policies:
                 if policy.ledger_file is not None:
                     self._judge_again(policy, state)
@@ -166,9 +175,18 @@ def admit(
 ) -> Admission:
     """Refuse a run that the agent's exposure or a policy forbids; before anything is sent."""
     judged, before = provisional(config, objective), told_before(config)
-    check_exposure(judged, objective, is_quadratic=is_quadratic, before=before)
+
+    def check(before: ToldBefore) -> None:
+        check_exposure(judged, objective, is_quadratic=is_quadratic, before=before)
+
+    def again() -> None:
+        now = told_before(config)
+        if now.known != before.known:
+            check(now)
+
+    check(before)
     warn_of_stages(judged, objective, before)
-    return Admission(config, objective, is_quadratic=is_quadratic, is_given=is_given)
+    return Admission(config, objective, again, is_quadratic=is_quadratic, is_given=is_given)
 
 
 def check_unused(config: AgentConfig) -> None:

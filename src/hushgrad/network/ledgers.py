@@ -118,6 +118,11 @@ class ToldBefore(NamedTuple):
     chains: tuple[Chain, ...] = ()  # of the runs with the same columns
     changed: float | None = None  # the fewest rows that differ from those of a run; None: none do
 
+    @property
+    def known(self) -> tuple[int, int, float | None]:
+        """All but the starts of stages, to see whether another run has begun."""
+        return self.runs, self.numbers, self.changed
+
 
 NOTHING_TOLD = ToldBefore()
 

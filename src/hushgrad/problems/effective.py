@@ -27,7 +27,7 @@ type Floats = NDArray[np.float64]
 
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
 _SINGLE = 0.97  # of a direction: one row or its copies; others blur it by 18 % of its length
-_MAY_BE_SINGLE = 0.5  # a row with less would have to be ten times as long as usual
+_MAY_BE_SINGLE = 0.9  # among the agent's own rows; others lower the leverage and move the mean
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
 _CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
@@ -130,9 +130,11 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     unit = np.where(unit > 0, unit, 1.0)
     tables = [table / unit for table in tables]
     grams = [table.T @ table for table in tables]
+    usual = min(float(_squares(table * unit).mean()) for table in tables)
     least = math.inf
     for i, own in enumerate(tables):
-        single = own[_with_copies(own * unit, _leverages(own, grams[i])) > _MAY_BE_SINGLE]
+        alone = _with_copies(own * unit, _leverages(own, grams[i]))
+        single = own[_of_long_rows(own * unit, alone, usual) > _MAY_BE_SINGLE]
         if not len(single):
             continue
         others = sorted(
@@ -142,7 +144,8 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
         component = [i, *others[: honest - 1]]
         rows = np.concatenate([tables[j] for j in component])
         leverages = _leverages(rows, sum(grams[j] for j in component))
-        shares = _of_long_rows(rows * unit, _with_copies(rows * unit, leverages))
+        usual_here = float(_squares(rows * unit).mean())
+        shares = _of_long_rows(rows * unit, _with_copies(rows * unit, leverages), usual_here)
         largest = float(shares[: len(own)].max())
         if largest > _SINGLE:
             least = min(least, 1 / largest)
@@ -167,9 +170,11 @@ def has_small_cells(table: Floats, numbers: int, times: float = 1.0) -> bool:
     linear program does where the combinations that occur are at most half of the numbers: XᵀX of
     the columns of two factors is their table.
     """
-    values = [len(np.unique(column)) for column in table.T]
-    if max(values, default=0) * _ROWS_PER_VALUE > len(table):
-        return False
+    values: list[int] = []
+    for column in table.T:
+        values.append(len(np.unique(column)))
+        if values[-1] * _ROWS_PER_VALUE > len(table):
+            return False
     counts = np.unique(table, axis=0, return_counts=True)[1]
     is_few = math.prod(values) <= _CELLS_PER_NUMBER * numbers or len(counts) <= numbers / 2
     return is_few and bool((counts * times < FEWEST_IN_CELL).any())
@@ -191,12 +196,18 @@ def _with_copies(rows: Floats, leverages: Floats) -> Floats:
     return found
 
 
-def _of_long_rows(rows: Floats, leverages: Floats) -> Floats:
+def _squares(rows: Floats) -> Floats:
+    """‖x‖² about the mean."""
+    return ((rows - rows.mean(axis=0)) ** 2).sum(axis=1) if len(rows) else np.zeros(1)
+
+
+def _of_long_rows(rows: Floats, leverages: Floats, usual: float) -> Floats:
     """h s / (h s + 1 − h) of leverages h: the other rows blur a row of √s times the usual length
     less, in parts of its own length.
     """
-    squares = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
-    odds = leverages * np.maximum(1.0, squares / (squares.mean() or 1.0))
+    if not len(rows):
+        return leverages
+    odds = leverages * np.maximum(1.0, _squares(rows) / (usual or 1.0))
     return odds / np.maximum(odds + 1 - leverages, 1e-300)
 
 
