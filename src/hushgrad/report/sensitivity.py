@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # label, x ascending, y (infinite: no value), whether all runs at x diverged
 type Line = tuple[str, Sequence[float], Sequence[float], Sequence[bool]]
 
-_ROOM = 1.6  # factor above the largest value, where crosses stand
+_ROOM = 1.6  # least factor above the largest value, where crosses stand
+_SHARE = 0.08  # of the height, for them
 
 
 def plot_sensitivity(
@@ -57,11 +58,12 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
     axes.set_xscale("log")
     axes.set_yscale("log")
     seen = np.array([y for _, _, ys, _ in lines for y in ys if np.isfinite(y) and y > 0] or [1.0])
-    low, high = float(seen.min()) / _ROOM, float(seen.max()) * _ROOM
+    room = max(_ROOM, float(seen.max() / seen.min()) ** _SHARE)
+    low, high = float(seen.min()) / room, float(seen.max()) * room
     every = [x for _, xs, _, _ in lines for x in xs]
     if min(every) < max(every):
         axes.set_xlim(min(every), max(every))
-    axes.set_ylim(low, high * _ROOM)
+    axes.set_ylim(low, high * room)
     for n, (label, xs, ys, lost) in enumerate(lines):
         colour = COLOURS[n % len(COLOURS)]
         x, y = np.array(xs), np.array(ys)
@@ -71,7 +73,7 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
             x, np.where(alive, y, np.nan), color=colour, linestyle=DASHES[n % len(DASHES)],
             linewidth=1.2, marker=MARKERS[n % len(MARKERS)], markersize=2.6,
             markerfacecolor="white", markeredgewidth=0.7, label=literal(title_of),
-            zorder=2 + 0.01 * n,
+            zorder=2 + 0.01 * n, clip_on=False,
         )  # fmt: skip
         if alive.any():
             best = int(np.argmin(np.where(alive, y, np.inf)))
@@ -81,10 +83,10 @@ def _draw(lines: Sequence[Line], xlabel: str, ylabel: str, title: str | None) ->
             )  # fmt: skip
         gone = x[np.array(lost)]
         # methods one below the other, so that crosses of several can be told apart
-        height = high * _ROOM ** (0.8 - 0.8 * n / len(lines))
+        height = high * room ** (0.8 - 0.8 * n / len(lines))
         axes.plot(
             gone, np.full(len(gone), height), marker="x", markersize=3.2, color=colour,
-            linestyle="none", markeredgewidth=0.8, zorder=3,
+            linestyle="none", markeredgewidth=0.8, zorder=3, clip_on=False,
         )  # fmt: skip
     axes.set_xlabel(literal(xlabel))
     axes.set_ylabel(ylabel)
