@@ -75,6 +75,9 @@ def test_the_largest_stepsize_diverges_and_is_marked():
     assert [cell.n_diverged for cell in found[0].cells] == [0, 1]
     assert found.rows()[0]["diverged_cells"] == 1
     assert "1 of 2" in str(found)
+    early = tuned(hg.EXTRA(), stepsizes=[0.1, 9.0], iterations=40, record_every=20)
+    assert [cell.n_diverged for cell in early[0].cells] == [0, 1]  # 1e60 and still finite
+    assert np.isfinite(early[0].cells[1].median_error).all()
     hopeless = tuned(hg.EXTRA(), stepsizes=[8.0, 9.0], iterations=400, record_every=20)
     assert hopeless.best == {"EXTRA": None}
     assert hopeless.rows()[0]["iterations"] is None

@@ -21,6 +21,7 @@ type Ints = NDArray[np.int64]
 type Measure = Literal["iterations", "rounds", "bytes", "gradients", "error"]
 
 MEASURES: tuple[Measure, ...] = get_args(Measure.__value__)
+GROWN = 1e3  # times the first error: a run that ends with more diverges, though it is still finite
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Cell:
         target: float,
     ) -> Cell:
         median = np.median(error, axis=0)
-        lost = int(np.isinf(error[:, -1]).sum())
+        most = GROWN * np.maximum(error[:, 0], target)
+        lost = int((error[:, -1] > most).sum())
         reached = [] if lost else np.flatnonzero(median <= target)
         costs: dict[str, Any] = dict.fromkeys(MEASURES[:-1])
         if len(reached) and traffic is not None:
