@@ -1,5 +1,9 @@
 """Agents divided among devices give the numbers of agents on one device."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -98,6 +102,27 @@ def test_metis_cuts_less_than_blocks():
     pytest.importorskip("pymetis", reason="the extra `scale` is not installed")
     graph = hg.graphs.grid(60, 60)
     assert cut_arcs(graph, partition(graph, 16, "metis")) < cut_arcs(graph, blocks(3600, 16))
+
+
+def test_other_threads_run_while_metis_divides_a_graph():
+    """One of them says that the process lives; pymetis would hold Python's lock."""
+    pytest.importorskip("pymetis", reason="the extra `scale` is not installed")
+    graph = hg.graphs.random_regular(100_000, 6)
+    gaps, end = [0.0], threading.Event()
+
+    def watch():
+        last = time.monotonic()
+        while not end.wait(0.01):
+            gaps.append(time.monotonic() - last)
+            last = time.monotonic()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(watch)
+        begun = time.monotonic()
+        partition(graph, 8, "metis")
+        took = time.monotonic() - begun
+        end.set()
+    assert max(gaps) < took / 2
 
 
 @pytest.mark.parametrize("density", [0.1, 0.3, 1.0])
