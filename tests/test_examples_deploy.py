@@ -57,7 +57,7 @@ def test_hospitals_that_pool_nothing_get_scikit_learns_pooled_coefficients(tmp_p
     assert max(numbers("iterations, # from the pooled fit", text)) < 1e-6
     assert text.count("converged after") == 3
     assert min(numbers("alone: # off", text)) > 0.3
-    assert numbers("scales of its own: # off", text)[0] > 0.05
+    assert numbers("scales of its own: # off", text)[0] > 0.02
     assert numbers("not standardised: L = #", text)[0] > 100 * numbers("instead of #", text)[0]
     assert shape(text) == shape(shown("tumours"))
     for line in text.splitlines()[3:]:

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -54,12 +55,22 @@ def run(directory, names, command=("-m", "hushgrad", "agent", "agent.toml", "--q
         )
         for name in names
     }  # fmt: skip
-    printed = {}
-    for name, agent in agents.items():
-        printed[name], errors = agent.communicate(timeout=120)
-        if agent.returncode:
-            sys.exit(f"{name} ended with {agent.returncode}: {printed[name]}{errors}")
-    return printed
+    until = time.monotonic() + 120
+    while time.monotonic() < until and None in [agent.poll() for agent in agents.values()]:
+        if any(agent.returncode for agent in agents.values()):  # the others would wait for it
+            until = min(until, time.monotonic() + 3)
+        time.sleep(0.05)
+    for agent in agents.values():
+        agent.terminate()
+    ends = {name: agent.communicate() for name, agent in agents.items()}
+    wrong = [
+        f"{name} ended with {agents[name].returncode}: {printed}{errors}"
+        for name, (printed, errors) in ends.items()
+        if agents[name].returncode
+    ]
+    if wrong:  # all of them, since the others name the agent that ended the run
+        sys.exit("\n".join(wrong))
+    return {name: printed for name, (printed, _) in ends.items()}
 
 
 def results(directory, names):

@@ -108,13 +108,17 @@ def test_two_sites_hide_nothing_from_each_other_and_the_fit_says_so_once():
     hg.fit(declared, sites, network=network, accept_exposure=["partners"])
 
 
-@pytest.mark.parametrize(("rare", "is_told"), [(1, True), (2, False)])
-def test_a_linear_fit_warns_of_a_row_that_alone_has_a_value(rare, is_told):
-    """The pooled products of the rare column are that row's columns."""
+@pytest.mark.parametrize(("x", "is_told"), [([5.7], True), ([5.7, 5.5], True), ([5.7, 2.4], False)])
+def test_a_linear_fit_warns_of_a_row_that_alone_has_a_value(x, is_told):
+    """The pooled products of the rare column are that row's columns, or the sum of two such rows,
+    which is either of them if they are nearly the same.
+    """
+    rare = len(x)
     rng, sites = np.random.default_rng(0), {}
     for name in ("north", "middle", "south"):
         has = (np.arange(80) < rare) & (name == "north")
         sites[name] = {"rare": has * 1.0, "x": rng.uniform(0, 9, 80), "y": rng.normal(size=80)}
+    sites["north"]["x"][:rare] = x
     ranges = {"rare": (0, 1), "x": (0, 9), "y": (-9, 9)}
     model = hg.Model(kind="linear", outcome="y", columns=["rare", "x"], ranges=ranges)
     network = hg.Network(hg.graphs.complete(3))

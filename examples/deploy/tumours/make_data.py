@@ -11,15 +11,12 @@ from sklearn.datasets import load_breast_cancer
 
 ROWS = {"north": 240, "south": 190, "west": 139}
 COLUMNS = ["radius", "texture"]
-# public limits: longer rows would stand out in the sums that everyone sees
-LIMITS = [[10.5, 17.5], [14.7, 23.3]]
 
 
 def write(directory):
     data = load_breast_cancer()
     places = [list(data.feature_names).index(f"mean {name}") for name in COLUMNS]
-    clipped = np.clip(data.data[:, places], *np.transpose(LIMITS))
-    table = np.column_stack([clipped, 1 - data.target])
+    table = np.column_stack([data.data[:, places], 1 - data.target])
     header = ",".join([*COLUMNS, "malignant"])
     ends = np.cumsum(list(ROWS.values()))
     for name, rows in zip(ROWS, np.split(table, ends[:-1]), strict=True):

@@ -33,6 +33,11 @@ def curvature(X):
     return np.linalg.norm(np.column_stack([X, np.ones(len(X))]), 2) ** 2 / 4
 
 
+def shortened(X, clip):
+    """Every row of ‖x‖ > clip at that length."""
+    return X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True) / clip)
+
+
 def main(directory):
     make_data.write(directory)
     files = {name: (HERE / name / "agent.toml").read_text(encoding="utf-8") for name in NAMES}
@@ -43,8 +48,9 @@ def main(directory):
         np.loadtxt(directory / name / "patients.csv", delimiter=",", skiprows=1) for name in NAMES
     ]
     raw, y = [table[:, :-1] for table in tables], [table[:, -1] for table in tables]
-    common = tomllib.loads(files["north"])["objective"]["standardise"]
-    X = [(rows - common["mean"]) / common["scale"] for rows in raw]
+    objective = tomllib.loads(files["north"])["objective"]
+    common, clip = objective["standardise"], objective["clip"]
+    X = [shortened((rows - common["mean"]) / common["scale"], clip) for rows in raw]
     pooled = fit(np.vstack(X), np.hstack(y))
     for name, rows, result in zip(NAMES, y, local.results(directory, NAMES).values(), strict=True):
         off = np.abs(result.theta - pooled).max()
@@ -55,7 +61,7 @@ def main(directory):
     for name, rows, labels in zip(NAMES, X, y, strict=True):
         print(f"{name} alone: {np.abs(fit(rows, labels) - pooled).max():.2f} off")
 
-    own = [(rows - rows.mean(0)) / rows.std(0) for rows in raw]
+    own = [shortened((rows - rows.mean(0)) / rows.std(0), clip) for rows in raw]
     off = np.abs(fit(np.vstack(own), np.hstack(y)) - pooled).max()
     print(f"each with means and scales of its own: {off:.2f} off, and nobody would know")
     L, unscaled = max(map(curvature, X)), max(map(curvature, raw))

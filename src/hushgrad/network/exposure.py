@@ -29,6 +29,7 @@ from hushgrad.problems.effective import FEWEST_IN_CELL
 from hushgrad.theory.exposure import OwnNumbers, Setting, count_revealed, weaknesses
 from hushgrad.theory.outgrown import outgrown
 from hushgrad.theory.pooled import Pooled
+from hushgrad.theory.revealed import MOST_OF_ROW
 
 if TYPE_CHECKING:
     from hushgrad.fitting.plan import Declared
@@ -93,6 +94,11 @@ def check_stage(
     objection = told.stage_objection(len(starts) - 1, determined)
     if objection:
         raise ExposureError(f"{config.name} sends nothing of this stage: {objection}")
+    log.info(
+        "with stage %d of %d the sums determine at most %.3g %% of a row, of %g %% allowed",
+        len(starts), told.stages, 100 * determined, 100 * MOST_OF_ROW,
+        extra={"event": "sums"},
+    )  # fmt: skip
 
 
 def check_size(

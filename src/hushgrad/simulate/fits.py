@@ -38,7 +38,7 @@ from hushgrad.fitting.tables import SiteTable, read_table, table_of
 from hushgrad.masks import ZeroSum
 from hushgrad.mixing import Network
 from hushgrad.problems import average
-from hushgrad.problems.effective import effective_in_directions
+from hushgrad.problems.effective import effective_in_columns
 from hushgrad.simulate.run import run
 from hushgrad.theory.revealed import MOST_OF_ROW, MOST_SHARE
 
@@ -136,11 +136,7 @@ def _single(data: Mapping[str, Data]) -> str | None:
     every = [part.X for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
     if not every or len({X.shape[1] for X in every}) > 1:
         return None
-    X = np.concatenate(every)
-    spread = X.std(axis=0)
-    held = {"X": (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), "y": 0.0,
-            "weight": 1.0, "penalty": 0.0}  # fmt: skip
-    if effective_in_directions([held]) == np.inf:
+    if effective_in_columns(np.concatenate(every)) == np.inf:
         return None
     return (
         "the sums of a linear fit tell a row that has a direction of the columns for itself, such "

@@ -17,7 +17,7 @@ from hushgrad.fitting.pooled_sums import TableRows
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.tables import delimiter_of, read_table, table_of
 from hushgrad.fitting.told import told_by
-from hushgrad.problems.effective import effective_in_directions
+from hushgrad.problems.effective import effective_in_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,5 +103,4 @@ def effective_rows(rows: Rows | TableRows, *, is_quadratic: bool) -> float:
     by_length = float(weights.sum() / weights.max())
     if not is_quadratic:  # every average is judged row by row
         return by_length
-    held = {"X": Z, "y": 0.0, "weight": rows.weights, "penalty": 0.0}
-    return min(by_length, effective_in_directions([held]))
+    return min(by_length, effective_in_columns(rows.X[rows.weights > 0]))
