@@ -38,17 +38,24 @@ SPEED = (("torus", 10**5, 10, 0.65), ("torus", 10**6, 10, 0.65), ("regular", 10*
 
 
 class Team:
-    """The processes of one run, which do together what a line asks for."""
+    """Processes which do together what a line asks for.
 
-    def __init__(self, case: str, agents: int, d: int, processes: int, *, pinned: bool):
+    apart    every process has a run of its own with its part of the agents, and exchanges nothing
+    """
+
+    def __init__(
+        self, case: str, agents: int, d: int, processes: int, *, pinned: bool, apart: bool = False
+    ):
         cores = machine.cores()
+        size = agents // processes if apart else agents
+        of_run = 1 if apart else processes
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self._members = [
             subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.simulator.shard_worker", json.dumps(
-                    {"case": case, "agents": agents, "d": d, "processes": processes, "process": p,
+                    {"case": case, "agents": size, "d": d, "processes": of_run, "process": p,
                      "coordinator": f"127.0.0.1:{port}"}
                     | ({"core": cores[p % len(cores)]} if pinned else {})
                 )],
@@ -91,25 +98,31 @@ def team(*given: Any, **options: Any) -> Iterator[Team]:
 
 
 def speed(case: str, agents: int, d: int, most: float, rounds: int) -> dict[str, Any]:
-    """Two pinned processes to one pinned process, by turns."""
+    """Two pinned processes to one pinned process, by turns.
+
+    Two processes with half the agents each that exchange nothing (`apart`) tell which ratio the
+    memory of this machine allows.
+    """
     with (
         team(case, agents, d, 1, pinned=True) as one,
         team(case, agents, d, 2, pinned=True) as two,
+        team(case, agents, d, 2, pinned=True, apart=True) as apart,
     ):
-        for each in (one, two):
+        for each in (one, two, apart):
             each.seconds(1)  # compiles
         n = max(1, round(SECONDS / one.seconds(1)))
-        pairs = []
+        turns: list[tuple[float, ...]] = []
         for r in range(rounds):
-            order = (one, two) if r % 2 else (two, one)
+            order = (one, two, apart) if r % 2 else (apart, two, one)
             took = {id(each): each.seconds(n) / n for each in order}
-            pairs.append((took[id(one)], took[id(two)]))
-        ratios = [b / a for a, b in pairs]
+            turns.append(tuple(took[id(each)] for each in (one, two, apart)))
+        ratios = [b / a for a, b, _ in turns]
         return {
             "case": case, "agents": agents, "d": d, "rounds": rounds, "most": most,
-            "one": statistics.median(a for a, _ in pairs),
-            "two": statistics.median(b for _, b in pairs),
+            "one": statistics.median(a for a, _, _ in turns),
+            "two": statistics.median(b for _, b, _ in turns),
             "ratio": statistics.median(ratios), "least": min(ratios), "largest": max(ratios),
+            "apart": statistics.median(c / a for a, _, c in turns),
             "set_up": two.told["set_up"], "ghosts": two.told["ghosts"],
             "exchanges": two.told["rounds"],
         }  # fmt: skip
