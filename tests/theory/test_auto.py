@@ -5,7 +5,7 @@ import pytest
 
 import hushgrad as hg
 from hushgrad.stepsizes import AUTO
-from hushgrad.theory import auto
+from hushgrad.theory import auto, linear, mean_square, rates
 from support.long_runs import iterations_to_the_end
 from support.quadratics import DIRECTED, METHODS, hessians, random_graph
 from support.tables import some
@@ -53,6 +53,29 @@ def test_auto_on_200_random_problems(case):
     """Condition up to 10⁴, up to 100 agents, all families of graphs; the methods take turns."""
     names = list(METHODS)
     check_choice(names[case % len(names)], case, 100, 4)
+
+
+@pytest.mark.parametrize("form", ["lazy", "square"])
+def test_with_fresh_splits_no_smaller_stepsize_has_a_faster_mean_square(form):
+    """And the λ that is fastest for the mean alone is slower on some of these networks."""
+    gains = []
+    for case in range(6):
+        rng = np.random.default_rng([case, 8])
+        network = hg.Network(random_graph(rng, int(rng.integers(4, 9)), directed=False))
+        H = hessians(rng, network.n_agents, 2, 5.0)
+        algorithm = hg.PDGNDS(stepsize=AUTO, form=form)
+        lam = auto.choose(algorithm, as_problem(H), network).schedule.limit
+        step = linear.linear_step(algorithm, H, network)
+
+        def rate(at, algorithm=algorithm, step=step, network=network):
+            return mean_square.mean_square_radius(algorithm, step, network, at)
+
+        lams = lam * 0.93 ** np.arange(12)
+        assert 1 - rate(lam) > max(1 - rate(at) for at in lams) / 1.02, (form, case)
+        fastest = rates.stable_range(step, is_precise=False).fastest
+        gains.append((1 - rate(lam)) / (1 - rate(fastest)))
+    assert min(gains) > 0.98
+    assert max(gains) > {"lazy": 1.02, "square": 1.1}[form]
 
 
 def built_in():
