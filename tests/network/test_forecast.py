@@ -120,6 +120,19 @@ def test_the_doctor_calls_a_forecast_of_a_refusal_no_obstacle(tmp_path):
     assert stages_line(one, None) is None
 
 
+@pytest.mark.parametrize("is_one_label", [False, True])
+def test_the_first_stage_is_judged_whatever_path_the_rows_take(tmp_path, is_one_label):
+    """Its start is known, so its judgement is certain, also for rows that have no fit."""
+    X, y = clinic()
+    X[0] = [300.0, 100.0]
+    y = np.ones_like(y) if is_one_label else y
+    found = forecast_of(config(tmp_path, X, y)[0])
+    assert (found.refused, found.stages) == (1, STAGES)
+    share = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], [np.zeros(2)])
+    assert found.share == pytest.approx(share, rel=1e-3)
+    assert "Its start is known" in found.text
+
+
 def test_clipped_rows_let_the_forecast_pass_and_the_doctor_names_the_key(tmp_path):
     one = config(tmp_path, *clinic())[0]
     assert "clip in [objective]" in forecast_of(one).text

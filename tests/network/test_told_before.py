@@ -141,6 +141,21 @@ def test_a_run_is_refused_if_a_row_has_joined_or_left_since_an_earlier_one(agent
     begin(replace(later, accept_exposure=frozenset(WEAKNESSES)), is_quadratic=kind == "ridge")
 
 
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    [("ridge", {"clip": 0.5}), ("logistic", {"clip": 0.5}), ("huber", {"delta": 2.0})],
+)
+def test_a_run_is_refused_if_another_rule_treats_single_rows_differently(agent, kind, rules):
+    """The same rows, one of which a clip shortens or a delta turns: sums differ by that row."""
+    agent = replace(agent, objective=replace(agent.objective, kind=kind))
+    begin(again(agent, 0), is_quadratic=kind == "ridge")
+    begin(again(agent, 1), is_quadratic=kind == "ridge")
+    later = again(agent, 2, objective=replace(agent.objective, **rules))
+    with pytest.raises(PrivacyError, match="about 1 row of this agent have changed, or its clip"):
+        begin(later, is_quadratic=kind == "ridge")
+    begin(replace(later, accept_exposure=frozenset(WEAKNESSES)), is_quadratic=kind == "ridge")
+
+
 def test_of_two_runs_that_begin_at_once_one_is_refused(agent):
     """Both are admitted before either is in the ledger."""
     runs = again(agent, 0), with_rows(agent, 1, ROWS - 1)

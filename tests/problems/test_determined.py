@@ -232,24 +232,28 @@ def test_rows_of_more_honest_agents_hide_a_row_and_the_smallest_component_counts
     assert largest_share(LOGISTIC, many, starts) < shares[3]
 
 
+@pytest.mark.parametrize("are_alike", [True, False])
 @pytest.mark.parametrize("are_apart", [False, True])
-def test_a_start_at_which_copies_of_one_row_have_weight_determines_the_row(are_apart):
-    """A patient who came twice, to one agent or to two."""
-    X, rng = draw(n=40, d=3)
+def test_a_start_at_which_copies_of_one_row_have_weight_determines_the_row(are_apart, are_alike):
+    """A patient who came twice, to one agent or to two, perhaps with another outcome."""
+    X, rng = draw(n=200, d=3)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)  # no row is long
-    y = rng.choice([-1.0, 1.0], 40)
-    across = np.cross(X[0], rng.normal(size=(4000, 3)))  # planes through the row, far from others
+    y = rng.choice([-1.0, 1.0], 200)
+    across = np.cross(X[0], rng.normal(size=(9000, 3)))  # planes through the row, far from others
     gaps = np.abs(across / np.linalg.norm(across, axis=1, keepdims=True) @ X[1:].T).min(axis=1)
     far = 40 * across[np.argmax(gaps)] / np.linalg.norm(across[np.argmax(gaps)]) / gaps.max()
     starts = [np.zeros(3), far]
     alone = largest_share(LOGISTIC, [OwnRows(X, y, 0.0)], starts)
-    places = np.array([0, 0, *range(1, 40)])
-    rows = OwnRows(X[places], y[places], 0.0)
+    places = np.array([0, 0, *range(1, 200)])
+    labels = y[places]
+    labels[1] *= 1 if are_alike else -1
+    rows = OwnRows(X[places], labels, 0.0)
     agents = [rows]
     if are_apart:
         agents = [OwnRows(rows.X[n::2], rows.y[n::2], 0.0) for n in range(2)]
     assert alone > MOST_OF_ROW
-    assert largest_share(LOGISTIC, agents, starts, honest=len(agents)) > MOST_OF_ROW
+    for some in (starts, starts[1:]):
+        assert largest_share(LOGISTIC, agents, some, honest=len(agents)) > MOST_OF_ROW
     # at that start all of H is the row's
     H = sum(row_sums.logistic(far, None, {"X": a.X, "y": a.y, "weight": 1.0, "penalty": 0.0},
                               NO_GRID, False)[0] for a in agents)  # fmt: skip

@@ -9,6 +9,7 @@ import hushgrad as hg
 from hushgrad.errors import PrivacyError
 from hushgrad.problems.effective import (
     copies,
+    effective_in_columns,
     effective_in_directions,
     effective_lengths,
     least_effective,
@@ -114,6 +115,47 @@ def test_two_rows_that_are_nearly_the_same_count_as_one(distance, expected):
     assert (np.linalg.norm(mean - X[0]) < 0.1 * np.linalg.norm(X[0])) == (expected == 1)
     X[2:5] = X[0]  # five rows are a cell of a table
     assert effective_in_directions([data_of(X)]) == np.inf
+
+
+@pytest.mark.parametrize("pairs", [1, 4])
+@pytest.mark.parametrize("year", [0.0, 2020.0])
+def test_a_column_of_large_numbers_makes_no_rows_alike(pairs, year):
+    """Patients with two visits and a rare disease each come out, and different patients do not."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(size=(200, 4)), np.zeros((200, pairs)), np.zeros(200)])
+    X[:, -1] = year + rng.integers(0, 10, size=200)
+    for j in range(pairs):
+        X[2 * j : 2 * j + 2, 4 + j] = 1.0
+    assert effective_in_directions([data_of(X)]) == np.inf
+    X[1 : 2 * pairs : 2] = X[: 2 * pairs : 2]
+    assert effective_in_directions([data_of(X)]) == pytest.approx(1.0, rel=0.03)
+    mean = (X.T @ X)[4] / (X.T @ X)[4, 4]
+    assert mean == pytest.approx(X[0], abs=1e-12)
+
+
+def test_a_rare_outcome_of_a_table_of_categories_is_told():
+    """Ten villages and one patient: Σxy is the patient's village."""
+    village, outcome = np.arange(200) % 10, np.zeros(200)
+    X = np.eye(10)[village][:, 1:]
+    assert effective_in_directions([data_of(X, outcome)]) == np.inf
+    outcome[4] = 1.0
+    assert effective_in_directions([data_of(X, outcome)]) == 1.0
+    assert effective_in_columns(X, outcome) == 1.0
+    assert (X.T @ outcome == X[4]).all()
+    measured = np.random.default_rng(0).normal(size=200)
+    assert effective_in_directions([data_of(X, measured)]) == np.inf
+
+
+def test_every_one_of_many_agents_is_judged():
+    """Comparing all pairs of so many columns would take long."""
+    rng, every = np.random.default_rng(0), []
+    for _ in range(12):
+        X = rng.normal(size=(420, 200))
+        X[:, 0] = 0.0
+        every.append(data_of(X))
+    assert effective_in_directions(every, 2) == np.inf
+    every[-1]["X"][0, 0] = 1.0
+    assert effective_in_directions(every, 2) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, np.inf), (25.0, 1.0)])

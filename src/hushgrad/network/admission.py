@@ -36,6 +36,7 @@ from hushgrad.network.ledgers import (
     note_line,
     own_ledger,
     plain_mu,
+    row_rules,
     runs_of_data,
     told_before,
 )
@@ -149,6 +150,7 @@ class Admission:
             "participants": config.run.n_agents,
             "state": _state_digest(ledger, state),
             **({} if data is None else data.facts()),
+            "rules": row_rules(config),
         }))  # fmt: skip
 
     def _first_mu(self) -> float | None:

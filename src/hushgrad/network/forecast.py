@@ -39,10 +39,17 @@ class Forecast(NamedTuple):
         share = f"{100 * self.share:.3g} % of one row, of at most {100 * MOST_OF_ROW:g} %"
         if self.refused is None:
             return f"a run on these rows alone would pass: its sums determine {share}"
+        where = (
+            f"refused at stage {self.refused} of {self.stages}: the sums would determine {share}"
+        )
+        told = (
+            f"the run would be {where}. Its start is known, so this is certain."
+            if self.refused == 1
+            else f"a run on these rows alone would be {where}. The rows of others change the path, "
+            "so the run may go better or worse."
+        )
         return (
-            f"a run on these rows alone would be refused at stage {self.refused} of {self.stages}: "
-            f"the sums would determine {share}. The rows of others change the path, so the run may "
-            "go better or worse. Shorten long rows (clip in [objective]), have more rows, declare "
+            f"{told} Shorten long rows (clip in [objective]), have more rows, declare "
             'honest_rows, use a larger regularisation, fewer stages or curvature = "fixed", or '
             'accept the exposure: accept_exposure = ["sums"]'
         )
@@ -53,8 +60,8 @@ def forecast(
 ) -> Forecast | None:
     """The forecast of an agent; None where stages are not judged, or these rows tell nothing.
 
-    Rows that have no fit of their own, such as rows of one label, tell nothing of the path that
-    all rows take.
+    The first stage begins at a known point. Rows that have no fit of their own, such as rows of one
+    label, tell nothing of the path that all rows take from there.
 
     before    what other runs told about the same rows
     """
@@ -64,14 +71,16 @@ def forecast(
     if told is None or told.is_quadratic or told.numbers > told.most_numbers:
         return None
     starts = _starts(config, objective, told.stages, told.curvature)
-    if starts is None:
-        return None
     is_fixed, times = told.curvature == "fixed", times_own_rows(config, objective)
 
     def share(stages: int) -> float:
         assert objective.determined is not None
         return objective.determined(starts[:stages], is_fixed, times, before.chains)
 
+    if (alone := share(1)) > MOST_OF_ROW or told.stages == 1:  # the start of the run is known
+        return Forecast(told.stages, 1 if alone > MOST_OF_ROW else None, alone)
+    if len(starts) < told.stages:
+        return None
     if (last := share(told.stages)) <= MOST_OF_ROW:
         return Forecast(told.stages, None, last)
     shares = ((stage, share(stage)) for stage in range(1, told.stages + 1))
@@ -88,24 +97,24 @@ def warn_of_stages(config: AgentConfig, objective: Objective, before: ToldBefore
         log.warning("%s", found.text, extra={"event": "exposure"})
 
 
-def _starts(
-    config: AgentConfig, objective: Objective, stages: int, curvature: str
-) -> list[Vector] | None:
-    """The starts of the stages of a run on these rows alone; None if its steps do not settle."""
+def _starts(config: AgentConfig, objective: Objective, stages: int, curvature: str) -> list[Vector]:
+    """The starts of the stages of a run on these rows alone; the first only, if its steps do not
+    settle.
+    """
     curve, run = objective.curvature(curvature), config.run
-    x = np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)
+    starts = [np.zeros(run.dim) if run.x0 is None else np.array(run.x0, np.float64)]
     before: Vector | None = None
-    starts: list[Vector] = []
     sizes: list[float] = []
     for _ in range(stages):
+        x = starts[-1]
         try:
             step = np.linalg.lstsq(curve(x, before), objective.gradient(x))[0]
         except np.linalg.LinAlgError:
-            return None
-        starts.append(x)
-        before, x = x, x - step
+            return starts[:1]
+        before = x
+        starts.append(x - step)
         sizes.append(float(np.linalg.norm(step)))
-        if not np.isfinite(x).all():
-            return None
+        if not np.isfinite(starts[-1]).all():
+            return starts[:1]
     is_settled = curvature == "fixed" or sizes[-1] <= _SETTLED * sizes[0]
-    return starts if is_settled else None
+    return starts[:stages] if is_settled else starts[:1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,11 @@ import numpy as np
 
 from hushgrad.agent.vectors import Vector
 from hushgrad.files.digest import commitment
+from hushgrad.fitting.plan import fits_of
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
+from hushgrad.network.objective.fit_rows import FitSpec
 from hushgrad.network.objective.objectives import ObjectiveSpec
 from hushgrad.network.policy import Policy, policies_of
 from hushgrad.network.state.ledger import (
@@ -140,7 +142,7 @@ def told_before(config: AgentConfig) -> ToldBefore:
         same = [run for run in runs_of_data(lines, data) if _name(run.begun) != mine]
         names = {_name(run.begun) for run in same}
         if data is not None:
-            changed += [data.changed(run.begun.facts) for run in same]
+            changed += [_changed(config, data, run.begun.facts) for run in same]
         of_runs: dict[tuple[str, str], list[LedgerLine]] = {}
         for line in lines:
             if line.status == TOLD and _name(line) in names:
@@ -155,6 +157,30 @@ def told_before(config: AgentConfig) -> ToldBefore:
             chains.append(Chain(starts, of_run[0].facts["is_fixed"]))
     differ = min((rows for rows in changed if rows), default=None)
     return ToldBefore(len(found), numbers, tuple(chains), differ)
+
+
+def row_rules(config: AgentConfig) -> str:
+    """The digest of the rules that treat single rows differently: a longest row, Huber's delta.
+
+    Sums of the same rows under two rules differ by a few rows alone.
+    """
+    spec = config.objective
+    rules: dict[str, Any] = {}
+    if isinstance(spec, ObjectiveSpec):
+        if spec.clip is not None:
+            rules["clip"] = [spec.clip, _units(spec)]
+        if spec.kind == "huber":
+            rules["delta"] = [spec.delta]
+    elif isinstance(spec, FitSpec):
+        deltas = sorted({fit.delta for fit in fits_of(spec.model) if fit.delta is not None})
+        rules |= {"delta": deltas} if deltas else {}
+    return commitment(json.dumps(rules, sort_keys=True).encode()) if rules else ""
+
+
+def _changed(config: AgentConfig, data: DataDigest, begun: Mapping[str, Any]) -> float:
+    """The rows in which this run differs from an earlier one; with another rule at least one."""
+    changed = data.changed(begun)
+    return changed if begun.get("rules", "") == row_rules(config) else max(changed, 1.0)
 
 
 def note_stage(
@@ -180,9 +206,12 @@ def model_of(config: AgentConfig) -> str:
     if not isinstance(spec, ObjectiveSpec):
         return ""
     parts = (spec.kind, spec.columns, spec.target, spec.intercept, spec.delta)
-    units = spec.standardise and (spec.standardise.mean, spec.standardise.scale)
     clip = [] if spec.clip is None else [spec.clip]
-    return commitment(json.dumps([parts, units, spec.function, spec.rows, *clip]).encode())
+    return commitment(json.dumps([parts, _units(spec), spec.function, spec.rows, *clip]).encode())
+
+
+def _units(spec: ObjectiveSpec) -> Any:
+    return spec.standardise and (spec.standardise.mean, spec.standardise.scale)
 
 
 def _name(line: LedgerLine) -> tuple[str, str]:

@@ -144,7 +144,7 @@ def largest_share(
             return 1.0
         unmixed = jacobian.unmixed([parts[j] for j in component])
         ends = np.cumsum([len(tables[j]) for j in component])[:-1]
-        found = np.split(copies(np.concatenate([tables[j] for j in component])), ends)
+        found = np.split(copies(np.concatenate([tables[j][:, :-1] for j in component])), ends)
         of_rows = dict(zip(component, found, strict=True))
         shares = (jacobian.share(agents[i], unmixed, times, of_rows[i]) for i in own)
         largest = max(largest, *shares)

@@ -1,4 +1,4 @@
-"""How many rows really carry a sum: a few that dominate it stand out from all others.
+"""How many rows really carry a sum: rows that dominate the sum stand out from all others.
 
 A row (x, y) weighs w = ‖x‖² in a sum of x xᵀ. The effective rows are
 
@@ -32,7 +32,7 @@ _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows th
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
 _CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
 FEWEST_IN_CELL = 5  # as pooled tables have it
-_MOST_WORK = 10**9  # multiplications to compare agents two by two, 100 of them for d = 45
+_MOST_WORK = 10**9  # multiplications to compare agents two by two
 
 
 class RowWeights(NamedTuple):
@@ -101,8 +101,11 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     has the row as it is: vᵀXᵀX = (xᵀv) x. Somebody who knows the categories knows v: a column, or a
     difference of columns. The best v of row r tells its leverage, x_rᵀ(XᵀX)⁻¹x_r, whose odds count
     more if the row is long. Up to four rows that are nearly the same count as one. 1, too, where
-    rows are fewer than 2 d, d with a constant column, and where XᵀX tells how many rows each
+    rows are fewer than 2 d, d with a constant column, and where XᵀX and Xᵀy tell how many rows each
     combination of categories has. ∞: no row has 97 % of a direction, or the data are no rows.
+
+    Of many agents each is judged with those that hide least of its rows, among the ones with the
+    fewest rows; combinations of categories with the fewest rows alone.
 
     >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
     >>> data = {"X": X, "weight": np.ones(9), "y": np.ones(9), "penalty": 0}
@@ -117,64 +120,119 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     ]
     if not tables or len(tables) < len(every):
         return math.inf
-    dim = tables[0].shape[1]
-    tables = tables[: max(2, math.isqrt(_MOST_WORK // dim**3))]
+    targets = [
+        np.broadcast_to(np.asarray(data["y"]), data["X"].shape[:1])[where]
+        for data, where in zip(every, places, strict=True)
+    ]
     by_size = sorted(range(len(tables)), key=lambda j: len(tables[j]))
     fewest = {
         frozenset([i, *[j for j in by_size[:honest] if j != i][: honest - 1]])
         for i in range(len(tables))
     }
-    if any(_tells_rows(np.concatenate([tables[j] for j in found])) for found in fewest):
-        return 1.0
-    unit = np.max([np.abs(table).max(axis=0, initial=0.0) for table in tables], axis=0)
-    unit = np.where(unit > 0, unit, 1.0)
-    tables = [table / unit for table in tables]
-    grams = [table.T @ table for table in tables]
-    usual = min(float(_squares(table * unit).mean()) for table in tables)
+    for found in fewest:
+        rows = np.concatenate([tables[j] for j in found])
+        if _tells_rows(rows, np.concatenate([targets[j] for j in found])):
+            return 1.0
+    scaled = _in_parts_of_the_largest(tables)
+    sums = _Sums.of(tables, scaled)
+    compared = max(1, _MOST_WORK // (tables[0].shape[1] ** 3 * len(tables)))
+    usual = min(sums.usual([j]) for j in range(len(tables)))
     least = math.inf
-    for i, own in enumerate(tables):
-        alone = _with_copies(own * unit, _leverages(own, grams[i]))
-        single = own[_of_long_rows(own * unit, alone, usual) > _MAY_BE_SINGLE]
+    for i, own in enumerate(scaled):
+        alone = _with_copies(own, _leverages(own, sums.grams[i]))
+        single = own[_of_long_rows(sums.squares_of(i, [i]) / usual, alone) > _MAY_BE_SINGLE]
         if not len(single):
             continue
-        others = sorted(
-            (j for j in range(len(tables)) if j != i and honest > 1),
-            key=lambda j: -float(_leverages(single, grams[i] + grams[j]).max()),
+        others = [j for j in by_size if j != i and honest > 1]
+        first = sorted(
+            others[:compared], key=lambda j: -float(_leverages(single, sums.gram([i, j])).max())
         )
-        component = [i, *others[: honest - 1]]
-        rows = np.concatenate([tables[j] for j in component])
-        leverages = _leverages(rows, sum(grams[j] for j in component))
-        usual_here = float(_squares(rows * unit).mean())
-        shares = _of_long_rows(rows * unit, _with_copies(rows * unit, leverages), usual_here)
-        largest = float(shares[: len(own)].max())
+        component = [i, *[*first, *others[compared:]][: honest - 1]]
+        leverages = _leverages(own, sums.gram(component))
+        if leverages.max() > _SINGLE / FEWEST_IN_CELL:  # others may have copies of the row
+            rows = np.concatenate([scaled[j] for j in component])
+            leverages = _with_copies(rows, _leverages(rows, sums.gram(component)))[: len(own)]
+        lengths = sums.squares_of(i, component) / sums.usual(component)
+        largest = float(_of_long_rows(lengths, leverages).max())
         if largest > _SINGLE:
             least = min(least, 1 / largest)
     return least
 
 
-def effective_in_columns(X: Floats) -> float:
-    """`effective_in_directions` of the rows X (n, d) of a fit, which has a constant column.
+class _Sums(NamedTuple):
+    """Sums over the rows of each agent, from a common middle."""
 
-    Columns are measured from their means and in parts of their largest value. In standard
-    deviations a rare value would be so long that all rows with the value were nearly the same.
+    rows: Sequence[Floats]  # x (n, d) of each
+    counts: Floats  # (agents,)
+    totals: Floats  # Σ x (agents, d)
+    squares: Floats  # Σ ‖x‖² (agents,)
+    grams: Floats  # Σ xxᵀ (agents, d, d) of the scaled rows
 
-    >>> round(effective_in_columns(np.column_stack([np.arange(9.0), np.arange(9) == 3])), 9)
+    @classmethod
+    def of(cls, tables: Sequence[Floats], scaled: Sequence[Floats]) -> _Sums:
+        middle = np.concatenate(tables).mean(axis=0)
+        rows = [table - middle for table in tables]
+        return cls(
+            rows,
+            np.array([float(len(x)) for x in rows]),
+            np.array([x.sum(axis=0) for x in rows]),
+            np.array([(x**2).sum() for x in rows]),
+            np.array([table.T @ table for table in scaled]),
+        )
+
+    def gram(self, agents: Sequence[int]) -> Floats:
+        return self.grams[agents].sum(axis=0)
+
+    def mean(self, agents: Sequence[int]) -> Floats:
+        return self.totals[agents].sum(axis=0) / max(1.0, float(self.counts[agents].sum()))
+
+    def usual(self, agents: Sequence[int]) -> float:
+        """The mean ‖x‖² about their mean; 1 if these agents' rows are all the same."""
+        n, mean = max(1.0, float(self.counts[agents].sum())), self.mean(agents)
+        return max(0.0, float(self.squares[agents].sum() / n - mean @ mean)) or 1.0
+
+    def squares_of(self, agent: int, agents: Sequence[int]) -> Floats:
+        """‖x‖² of one agent's rows, about the mean of several."""
+        return ((self.rows[agent] - self.mean(agents)) ** 2).sum(axis=1)
+
+
+def _in_parts_of_the_largest(tables: Sequence[Floats]) -> list[Floats]:
+    """Rows (x, 1) with the columns of x measured from their means, in parts of their largest value.
+
+    Leverages stay the same, because of the constant column. Units would decide which rows are near
+    each other: a column of years, or a rare value in standard deviations, makes all its rows alike.
+    """
+    every = np.concatenate(tables)
+    middle = every.mean(axis=0)
+    middle[-1] = 0.0
+    largest = np.abs(every - middle).max(axis=0)
+    return [(table - middle) / np.where(largest > 0, largest, 1.0) for table in tables]
+
+
+def effective_in_columns(X: Floats, y: Floats) -> float:
+    """`effective_in_directions` of the rows (X, y) of a fit, (n, d) and (n,).
+
+    Rows are long or short in columns that have their largest value as unit: in standard deviations
+    a rare value would make its rows the longest by far.
+
+    >>> X = np.column_stack([np.arange(9.0), np.arange(9) == 3])
+    >>> round(effective_in_columns(X, np.arange(9.0)), 9)
     1.0
     """
-    centred = X - X.mean(axis=0)
-    largest = np.abs(centred).max(axis=0)
-    Z = centred / np.where(largest > 0, largest, 1.0)
-    return effective_in_directions([{"X": Z, "y": 0.0, "weight": 1.0, "penalty": 0.0}])
+    Z = _in_parts_of_the_largest([np.column_stack([X, np.ones(len(X))])])[0][:, :-1]
+    return effective_in_directions([{"X": Z, "y": y, "weight": 1.0, "penalty": 0.0}])
 
 
-def _tells_rows(table: Floats) -> bool:
-    """Whether Σ xxᵀ of these rows (n, d) tells rows, whatever their directions.
+def _tells_rows(table: Floats, y: Floats) -> bool:
+    """Whether Σ xxᵀ and Σ xy of these rows (n, d) tell rows, whatever their directions.
 
     Of fewer than 2 d rows it tells much more than a rotation hides: whole numbers, or one column
     to somebody who knows the others.
     """
     n, dim = table.shape
-    return n < 2 * dim or has_small_cells(table[:, :-1], (dim - 1) * (dim + 2) // 2)
+    X, numbers = table[:, :-1], (dim - 1) * (dim + 2) // 2
+    with_y = np.column_stack([X, y])  # a measured y is no category
+    return n < 2 * dim or has_small_cells(X, numbers) or has_small_cells(with_y, numbers)
 
 
 def has_small_cells(table: Floats, numbers: int, times: float = 1.0) -> bool:
@@ -208,21 +266,14 @@ def _with_copies(rows: Floats, leverages: Floats) -> Floats:
     near = squares <= (_COPIES**2 + 1e-12) * lengths[:, None]
     is_few = near.sum(axis=1) < FEWEST_IN_CELL
     found[some[is_few]] = (near @ leverages[some])[is_few]
-    return found
+    return np.minimum(found, 1.0)
 
 
-def _squares(rows: Floats) -> Floats:
-    """‖x‖² about the mean."""
-    return ((rows - rows.mean(axis=0)) ** 2).sum(axis=1) if len(rows) else np.zeros(1)
-
-
-def _of_long_rows(rows: Floats, leverages: Floats, usual: float) -> Floats:
+def _of_long_rows(lengths: Floats, leverages: Floats) -> Floats:
     """h s / (h s + 1 − h) of leverages h: the other rows blur a row of √s times the usual length
     less, in parts of its own length.
     """
-    if not len(rows):
-        return leverages
-    odds = leverages * np.maximum(1.0, _squares(rows) / (usual or 1.0))
+    odds = leverages * np.maximum(1.0, lengths)
     return odds / np.maximum(odds + 1 - leverages, 1e-300)
 
 

@@ -133,10 +133,11 @@ def _exposure(
 
 def _single(data: Mapping[str, Data]) -> str | None:
     """The objection to a linear fit whose sums tell one row that differs from all others."""
-    every = [part.X for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
-    if not every or len({X.shape[1] for X in every}) > 1:
+    every = [part for rows in data.values() for part in parts_of(rows) if isinstance(part, Rows)]
+    if not every or len({rows.X.shape[1] for rows in every}) > 1:
         return None
-    if effective_in_columns(np.concatenate(every)) == np.inf:
+    X, y = (np.concatenate([getattr(rows, name) for rows in every]) for name in ("X", "y"))
+    if effective_in_columns(X, y) == np.inf:
         return None
     return (
         "the sums of a linear fit tell a row that has a direction of the columns for itself, such "

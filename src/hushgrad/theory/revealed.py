@@ -99,28 +99,29 @@ class Revealed:
         return (
             f"with stage {stage + 1} of {self.stages} the sums would tell too much about a single "
             f"honest row: they may determine at most {100 * MOST_OF_ROW:g} % of it, but would "
-            f"determine {_percent(determined)}. A participant may have steered the start to a long "
-            "θ, the data separate well, a row is much longer than the others, or single residuals "
-            "of a Huber loss cross delta between stages, all columns are categories and few rows "
-            "have some combination, or earlier runs have told much about the same rows. Have more "
-            "rows, clip long rows, join rare categories, use a "
-            'larger regularisation or delta, fewer stages or curvature = "fixed", or accept the '
-            'exposure: accept_exposure = ["sums"].'
+            f"determine {_percent(determined)}. There are several reasons: a participant steered "
+            "the start to a long θ; the data separate well; a row is much longer than the others; "
+            "single residuals of a Huber loss cross delta between stages; all columns are "
+            "categories, and few rows have some combination; earlier runs have told much about the "
+            "same rows. Have more rows, join rare categories, use a larger regularisation or "
+            'delta, fewer stages or curvature = "fixed", clip long rows before the first run on '
+            'them, or accept the exposure: accept_exposure = ["sums"].'
         )
 
     def change_objection(self, changed: float, limit: float = MOST_SHARE) -> str | None:
         """The same for a run after another one on other rows, of which `changed` are in one alone.
 
-        The sums of both differ by these rows, whatever the masks.
+        The sums of both differ by these rows, whatever the masks. Another clip, or another delta of
+        a Huber loss, counts as one changed row: it may change that row's part alone.
         """
         few = 2 * (self.dim + 1) if self.is_quadratic else self.numbers / (limit * self.dim)
         if changed >= math.ceil(few):
             return None
         return (
             f"the sums of two runs differ by the rows that changed between them, so {few:.0f} rows "
-            f"or more must change, or none, but about {changed:.0f} rows of this agent have "
-            "changed since an earlier run. Use the rows of the earlier run, or wait until more "
-            "have changed."
+            f"or more must change, or none. Since an earlier run, about {_rows(changed)} of this "
+            "agent have changed, or its clip or delta has. Use the rows, clip and delta of the "
+            "earlier run, or wait until more rows have changed."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -196,6 +197,10 @@ def _needed(told: Revealed, limit: float) -> float:
 def _percent(share: float) -> str:
     """Never 100 % of a row that is not known exactly, nor the limit of one beyond it."""
     return f"{100 * share:.3g} %" if share < 0.999 else "all of it"
+
+
+def _rows(count: float) -> str:
+    return "1 row" if round(count) == 1 else f"{count:.0f} rows"
 
 
 def _too_many(told: Revealed) -> str:

@@ -100,3 +100,25 @@ def test_data_that_are_no_file_have_their_name():
     assert data_digest(None, SECRET) is None
     one, two = (data_digest(None, SECRET, other=name) for name in ("f.py:g", "f.py:h"))
     assert one.content != two.content
+
+
+@pytest.mark.parametrize("n", [127, 200, 3000])
+def test_no_few_changed_rows_among_many_pass_for_more(tmp_path, n):
+    """Files of 128 rows and more are compared by a sample, which may have a changed row."""
+    rows = [[str(i), str(i * 7 % 13), "x"] for i in range(n)]
+    new = [[str(10**7 + i), "5", "x"] for i in range(3)]
+    write(tmp_path / "first.csv", rows)
+    for name, other, changed in (("joined", rows + new[:1], 1), ("replaced", new + rows[3:], 6)):
+        write(tmp_path / f"{name}.csv", other)
+        for seed in range(60):
+            secret = np.random.default_rng(seed).bytes(32)
+            first = digest(tmp_path / "first.csv", secret)
+            found = digest(tmp_path / f"{name}.csv", secret).changed(first.facts())
+            assert 1 <= found <= changed
+
+
+def test_many_changed_rows_among_many_are_told(tmp_path):
+    rows = [[str(i), str(i * 7 % 13), "x"] for i in range(3000)]
+    first = digest(write(tmp_path / "first.csv", rows))
+    later = digest(write(tmp_path / "later.csv", rows[:2000]))
+    assert 400 < later.changed(first.facts()) <= 1000

@@ -25,6 +25,7 @@ from typing import Any
 SKETCH = 128  # digests: the part of both files' rows that they share is estimated to ± 0.04
 SAME = 0.2  # of the smaller file's rows are in the other one: they are one data set
 _BYTES = 8  # of a digest in a sketch
+_ROOT_OFF = 2.0  # four standard deviations of the root of a count of digests
 _MANY = 4096  # digests that are kept while a file is read
 
 
@@ -65,7 +66,10 @@ class DataDigest:
         return min(1.0, len(both) / len(union) * _distinct(union) / smaller) if smaller else 0.0
 
     def changed(self, facts: Mapping[str, Any]) -> float:
-        """About how many rows one of both files has and the other has not; 0: the same rows.
+        """How many rows at least one of both files has and the other has not; 0: the same rows.
+
+        Files with fewer than 128 different rows together are compared exactly. Of larger files a
+        sample of 128 rows is, and a single row of it may be the only one that changed.
 
         facts    of a line of a ledger; data that are no rows of text count as one
         """
@@ -74,6 +78,8 @@ class DataDigest:
         other = _cut(facts.get("sketch", ""))
         union = sorted({*other, *self.sketch})[:SKETCH]
         apart = len(set(union) - (set(other) & set(self.sketch)))
+        if len(union) == SKETCH:
+            apart = max(0.0, math.sqrt(apart) - _ROOT_OFF) ** 2
         return max(1.0, apart / len(union) * _distinct(union)) if union else 1.0
 
 

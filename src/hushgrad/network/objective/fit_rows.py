@@ -103,4 +103,5 @@ def effective_rows(rows: Rows | TableRows, *, is_quadratic: bool) -> float:
     by_length = float(weights.sum() / weights.max())
     if not is_quadratic:  # every average is judged row by row
         return by_length
-    return min(by_length, effective_in_columns(rows.X[rows.weights > 0]))
+    some = rows.weights > 0
+    return min(by_length, effective_in_columns(rows.X[some], rows.y[some]))
