@@ -97,7 +97,7 @@ def test_processes_with_different_studies_are_refused(study, tmp_path):
     with jobs.started(path, 2, cache=tmp_path / "cache", studies=[path, other]) as processes:
         (first, told, message), (second, _, _) = jobs.ended(processes)
     assert (first, second, told) == (2, 2, "")
-    assert "process 1 runs another study than process 0" in message
+    assert "process 1 has another study than process 0" in message
 
 
 UNDIRECTED = """PDGDS PDGNDS PDGNDS:form="square" DGD EXTRA DIGing AugDGM AsynDGM AB PushPull ADDOPT

@@ -318,6 +318,28 @@ def test_a_fixed_curvature_is_refused_where_no_bound_is_known():
         run(custom(), 20, algorithm=hg.PDGNDS(stages=2, curvature="fixed"))
 
 
+def test_a_hessian_that_is_not_finite_where_a_stage_begins_is_refused_with_a_way_out():
+    push = np.zeros((5, 2))
+    push[:, 0] = -20.0
+
+    def hessian(x, p):
+        return np.full((2, 2), np.inf) if np.abs(x).max() > 0.5 else np.diag(12 * x**2 + 2)
+
+    problem = hg.Problem(
+        lambda x, p: (x**4).sum() + p @ x + x @ x,
+        push,
+        gradient=lambda x, p: 4 * x**3 + p + 2 * x,
+        hessian=hessian,
+        solution=np.zeros(2),
+        smoothness=50.0,
+    )
+    algorithm = hg.PDGNDS(
+        stepsize=hg.stepsizes.constant(2e-3 * (1 - NETWORK.eta)), design="recommended", stages=2
+    )
+    with pytest.raises(AlgorithmError, match="Use a smaller stepsize"):
+        hg.run(algorithm, problem, NETWORK, iterations=2000, accept_exposure=["sums"])
+
+
 def test_a_hessian_of_another_shape_is_refused():
     with pytest.raises(ProblemError, match=r"hessian must have the shape \(2, 2\)"):
         hg.Problem(

@@ -78,6 +78,20 @@ def test_with_fresh_splits_no_smaller_stepsize_has_a_faster_mean_square(form):
     assert max(gains) > {"lazy": 1.02, "square": 1.1}[form]
 
 
+@pytest.mark.parametrize("form", ["lazy", "square"])
+def test_without_strong_convexity_auto_keeps_the_stepsize_of_the_mean(form):
+    """A column that no row has: the mean square is 1 for every λ, up to rounding."""
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 12])
+        network = hg.Network(random_graph(rng, 5, directed=False))
+        v = rng.normal(size=(network.n_agents, 3)) * [1.0, 1.0, 0.0]
+        H = v[:, :, None] * v[:, None]
+        algorithm = hg.PDGNDS(stepsize=AUTO, form=form)
+        choice = auto.choose(algorithm, as_problem(H), network)
+        step = linear.linear_step(algorithm, H, network)
+        assert choice.schedule.limit > 0.4 * rates.stable_range(step, is_precise=False).fastest
+
+
 def built_in():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6, 12, 2))

@@ -223,6 +223,15 @@ def test_the_tables_of_a_proposal_make_a_study_with_that_design(tmp_path):
         assert repr(built.schedule.deviation) == proposal["deviation"]
 
 
+def test_a_design_without_a_linear_rate_says_so(tmp_path):
+    """Five agents see five of six directions."""
+    study = tmp_path / "study.toml"
+    few = 'kind = "estimation"\ns = 1\nd = 6\nregularisation = 0'
+    study.write_text(STUDY.replace('kind = "estimation"', few))
+    text = call("certify", study, "--design").stdout
+    assert "no linear rate, so no number of rounds is known" in text
+
+
 def test_a_network_with_links_in_one_direction_has_no_designs(tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(STUDY.replace('"ring"', '"random_directed"\ndegree = 2'))

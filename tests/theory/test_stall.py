@@ -11,7 +11,9 @@ from hushgrad.theory import stall
 from hushgrad.theory.auto import resolve
 from hushgrad.theory.curvature import local_curvature
 from hushgrad.theory.linear import linear_step
+from hushgrad.theory.mean_square import mean_square_radius
 from hushgrad.theory.proposals import propose
+from hushgrad.theory.rates import iterations_to, spectral_radius, stable_range
 from hushgrad.theory.tight import expected_iterations
 from support.tables import some
 
@@ -97,6 +99,40 @@ def test_the_moments_are_those_of_a_long_run_at_a_fixed_deviation(split):
             flat = x.reshape(q, m * d)
             total += flat.T @ flat / q / (K - K // 3)
     np.testing.assert_allclose(P, total, rtol=0, atol=0.04 * np.abs(total).max())
+
+
+@pytest.mark.parametrize("part", [0.95, 0.999])
+def test_moments_near_the_limit_of_stability_are_those_of_many_loops(part, monkeypatch):
+    """Their feedback has a gain near 1, and is summed as a geometric series."""
+    algorithm = hg.PDGNDS(stepsize="auto")
+    H = local_curvature(PROBLEM).hessians
+    step = linear_step(algorithm, H, NETWORK)
+    slopes = np.random.default_rng(0).normal(size=(5, 2))
+    low, high = 0.01, 10.0
+    for _ in range(40):
+        middle = np.sqrt(low * high)
+        is_stable = mean_square_radius(algorithm, step, NETWORK, middle) < 1
+        low, high = (middle, high) if is_stable else (low, middle)
+    found = stall._of_draws(algorithm, step, NETWORK, slopes, part * low)
+    monkeypatch.setattr(stall, "MOST_LOOPS", 20_000)
+    monkeypatch.setattr(stall, "SETTLED", 1e-9)
+    exact = stall._of_draws(algorithm, step, NETWORK, slopes, part * low)
+    assert exact.gain < 1
+    np.testing.assert_allclose(found.P, exact.P, rtol=0, atol=0.01 * np.abs(exact.P).max())
+
+
+def test_bar_design_and_certificate_follow_the_mean_square():
+    """At the λ that is fastest for the mean, runs with fresh splits take longer than the mean."""
+    algorithm = hg.PDGNDS(stepsize="auto", form="square")
+    H = local_curvature(PROBLEM).hessians
+    step = linear_step(algorithm, H, NETWORK)
+    lam = stable_range(step, is_precise=False).fastest
+    stepsize = hg.stepsizes.constant(lam, hg.stepsizes.none())
+    algorithm = hg.PDGNDS(stepsize=stepsize, form="square")
+    mean = iterations_to(1e-6, spectral_radius(step, lam).value)
+    expected = expected_iterations(algorithm, PROBLEM, NETWORK, 1e-6)
+    assert expected > 1.2 * mean
+    assert expected == hg.certify(algorithm, PROBLEM, NETWORK, tolerance=1e-6).iterations
 
 
 def test_a_design_tells_the_rounds_that_it_takes():

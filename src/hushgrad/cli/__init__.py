@@ -17,9 +17,9 @@ from rich.markup import escape
 from hushgrad.cli.options import expanded
 from hushgrad.cli.terminal import handled
 
-# The panels of --help, each with its commands in order. A command is a function of the same name in
-# the module of that name; or, where the module has COMMANDS of its own, a group of them. A command
-# whose module is not there is left out.
+# The panels of --help, each with its commands in order; Typer shows groups (key, ledger) after
+# them. A command is a function of the same name in the module of that name; or, where the module
+# has COMMANDS of its own, a group of them. A command whose module is not there is left out.
 PANELS = {
     "Studies": "new run compare tune certify audit gather cite demo bench",
     "Agents": "key agent status doctor ledger sbom",

@@ -144,7 +144,10 @@ def _proposal_lines(proposal: Proposal) -> list[str]:
     least = "at least " if proposal.is_bound else ""
     fits = "within the rounds" if proposal.fits else "more than the rounds"
     tables = to_toml(proposal.tables).splitlines()
-    lines = [f"{proposal.name}: {least}{math.ceil(proposal.iterations)} rounds ({fits})"]
+    cost = "no linear rate, so no number of rounds is known"
+    if math.isfinite(proposal.iterations):
+        cost = f"{least}{math.ceil(proposal.iterations)} rounds ({fits})"
+    lines = [f"{proposal.name}: {cost}"]
     lines += [f"    {line}" for line in tables if line]
     lines += [f"  exposed: {text}" for text in proposal.exposed]
     if proposal.algorithm.masking is not None:

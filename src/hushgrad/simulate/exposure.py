@@ -163,6 +163,7 @@ def outgrown_risks(
         weakness.name: weakness
         for t, unit in enumerate(scale.tolist())
         for H, q in zip(every.H[t, :MOST_AGENTS], every.q[t, :MOST_AGENTS], strict=True)
+        if np.isfinite(H).all() and np.isfinite(q).all()  # masks refuse the others, and say why
         for weakness in outgrown(setting, H, q, unit, stage)
         if weakness.name not in accepted
     }

@@ -55,6 +55,7 @@ MOST_TRIALS = 200  # problems of trials that are looked at
 MOST_STEEP = 3  # of them for which a stepsize is searched: the steepest and the flattest
 CALMER = 0.88  # the ratio of stepsizes in the search for the fastest mean square
 BETTER = 1.01  # a smaller stepsize is better if 1 − its rate is so many times larger
+SAME = 1e-9  # of 1 − rate: without strong convexity all rates are 1, up to rounding
 MOST_DRAWN = 2000  # numbers in a state; larger networks average over their draws by themselves
 MOST_SMALLER = 20
 WITHIN = 0.999  # of the masks' condition, so that rounding does not break it
@@ -211,7 +212,7 @@ def _calm(algorithm: PDGNDS, step: TwoStep, network: Network, lam: float) -> flo
     while True:
         calmer = mean_square_radius(algorithm, step, network, CALMER * lam)
         assert calmer is not None  # the size is the same
-        if rate < 1.0 and 1.0 - calmer < BETTER * (1.0 - rate):
+        if rate <= ONE and 1.0 - calmer < max(BETTER * (1.0 - rate), SAME):
             return lam
         lam, rate = CALMER * lam, calmer
 

@@ -23,8 +23,8 @@ from hushgrad.theory.auto import resolve
 from hushgrad.theory.curvature import local_curvature
 from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
 from hushgrad.theory.linear import linear_step
-from hushgrad.theory.rates import iterations_to, spectral_radius
-from hushgrad.theory.tight import stalled
+from hushgrad.theory.rates import iterations_to
+from hushgrad.theory.tight import lasting_rate, stalled
 
 RULES = ("metropolis", "lazy_metropolis")
 
@@ -124,7 +124,7 @@ def _one(
     at = local_curvature(problem, trial)
     step = linear_step(chosen, at.hessians, network)
     assert step is not None  # PDG-NDS has a linear step
-    needed = iterations_to(tolerance, spectral_radius(step, lam).value)
+    needed = iterations_to(tolerance, lasting_rate(chosen, step, network, lam))
     held = stalled(chosen, step, problem, network, lam, tolerance, trial)
     is_bound = held.is_bound and held.iterations > needed
     needed = max(needed, held.iterations)

@@ -54,7 +54,7 @@ from hushgrad.theory.mean_square import (
 from hushgrad.theory.rates import LARGE
 
 SETTLED = 1e-3  # relative change of the moments
-MOST_LOOPS = 60
+MOST_LOOPS = 200  # the rest of a feedback with a gain near 1 is a geometric series
 SAMPLES = 1000  # of the errors, for the median of their largest
 PART = 1.0 / 12.0  # the variance of ϱ
 
@@ -137,14 +137,17 @@ def _of_draws(
 
 def _settled(fed: Callable[[Floats], Floats], start: Floats) -> tuple[Floats, float]:
     """The P with fed(P) = P, and the gain of the feedback."""
-    last, gain, grown = start, 0.0, 0.0
+    last, change, gain, grown = start, np.zeros_like(start), 0.0, 0.0
     for _ in range(MOST_LOOPS):
         new = fed(last)
-        more = float(np.trace(new - last))
+        change = new - last
+        more = float(np.trace(change))
         gain, grown, last = (more / grown if grown else 0.0), more, new
-        if gain >= 1.0 or more < SETTLED * float(np.trace(last)):
+        if gain >= 1.0:
+            return last, gain
+        if more < SETTLED * (1.0 - gain) * float(np.trace(last)):
             break
-    return last, gain
+    return last + change * gain / (1.0 - gain), gain
 
 
 def _diagonal(blocks: Floats) -> Floats:

@@ -104,6 +104,14 @@ def tight(
     return told
 
 
+def lasting_rate(algorithm: Stepping, step: LinearStep, network: Network, lam: float) -> float:
+    """The rate of errors in the long run: with fresh splits that of the mean square."""
+    rate = spectral_radius(step, lam).value
+    if isinstance(algorithm, PDGNDS) and isinstance(step, TwoStep) and fluctuates(algorithm):
+        rate = max(rate, mean_square_radius(algorithm, step, network, lam) or 0.0)
+    return rate
+
+
 def expected_iterations(
     algorithm: Algorithm, problem: Problem, network: Network, tolerance: float
 ) -> float | None:
@@ -118,8 +126,10 @@ def expected_iterations(
     step = linear_step(algorithm, at.hessians, network)
     if step is None:
         return None
-    needed = iterations_to(tolerance, spectral_radius(step, lam).value)
+    needed = iterations_to(tolerance, lasting_rate(algorithm, step, network, lam))
     held = stalled(algorithm, step, problem, network, lam, tolerance)
+    if held.is_bound and held.iterations > needed:
+        return None
     needed = max(needed, held.iterations)
     return needed if math.isfinite(needed) else None
 

@@ -1,7 +1,9 @@
 """Processes with --coordinator meet, or hear why not, within a bounded time."""
 
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -38,6 +40,48 @@ def test_a_missing_process_is_named_to_those_that_came():
     assert ["process 1 has not come within 0 s" in text for text in found] == [True, True]
     (found,) = told((2, 1), limit=0.5)
     assert "process 0 has not answered at 127.0.0.1" in found
+
+
+@pytest.mark.parametrize("kind", ["silent", "dripping"])
+def test_strangers_that_never_say_a_line_keep_nobody_longer_than_the_limit(kind):
+    address = ("127.0.0.1", free_port())
+    until = time.monotonic() + 12.0
+
+    def stranger():
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(address) as line:
+                for _ in range(100):
+                    if kind == "dripping":
+                        line.sendall(b"h")
+                    time.sleep(0.1)
+                    if first.done():
+                        return
+
+    with ThreadPoolExecutor(3) as pool:
+        begun = time.monotonic()
+        first = pool.submit(told, (2, 0), limit=1.0, address=f"127.0.0.1:{address[1]}")
+        pool.submit(stranger)
+        assert "process 1 has not come within 1 s" in first.result()[0]
+        assert time.monotonic() - begun < 4.0
+
+
+def test_a_process_that_was_started_again_takes_its_old_place():
+    port = free_port()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(told, (3, 0), limit=10.0, address=f"127.0.0.1:{port}")
+        while True:  # the first start of process 1, which ends
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as line:
+                line.sendall(b"hushgrad 3 1\n")
+                time.sleep(0.3)
+                break
+        assert told((3, 1), (3, 2), limit=10.0, address=f"127.0.0.1:{port}") == ["met", "met"]
+        assert first.result() == ["met"]
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_name_that_no_machine_can_have_is_refused(host):
+    (found,) = told((2, 1), limit=1.0, address=f"{host}:29500")
+    assert "--coordinator names no machine" in found
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,14 @@ def test_metis_cuts_less_than_blocks():
     assert cut_arcs(graph, partition(graph, 16, "metis")) < cut_arcs(graph, blocks(3600, 16))
 
 
+def test_no_file_of_the_working_directory_takes_part_in_the_division(tmp_path, monkeypatch):
+    pytest.importorskip("pymetis", reason="the extra `scale` is not installed")
+    (tmp_path / "random.py").write_text("raise RuntimeError('a file beside the study')")
+    monkeypatch.chdir(tmp_path)
+    graph = hg.graphs.grid(20, 20)
+    assert cut_arcs(graph, partition(graph, 4, "metis")) < 200
+
+
 def test_other_threads_run_while_metis_divides_a_graph():
     """One of them says that the process lives; pymetis would hold Python's lock."""
     pytest.importorskip("pymetis", reason="the extra `scale` is not installed")

@@ -62,8 +62,9 @@ class Job:
         others = np.flatnonzero((every != every[0]).any(1))
         if len(others):
             raise InputError(
-                f"process {others[0]} runs another study than process 0, or the same with other "
-                "options or another version of hushgrad."
+                f"all processes run one study, but process {others[0]} has another study than "
+                "process 0, other options or another version of hushgrad. Copy the study's file "
+                "and hushgrad to every machine, and give the same options."
             )
 
 

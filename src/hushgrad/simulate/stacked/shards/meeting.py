@@ -15,6 +15,7 @@ from hushgrad.errors import InputError
 
 _PAUSE = 0.2  # seconds between two attempts to reach process 0
 _LINE = 5.0  # seconds that a connection may take to say its line
+_MOST = 400  # bytes of a line
 _GO = "go"
 _KEYS = "--coordinator and --processes are the same for all processes, and --process differs."
 
@@ -44,17 +45,22 @@ def _gather(address: tuple[str, int], n_processes: int, end: float, limit: float
         there: dict[int, socket.socket] = {}
         wrong = ""
         while len(there) < n_processes - 1 and not wrong:
-            listener.settimeout(max(0.01, end - time.monotonic()))
+            left = end - time.monotonic()
+            listener.settimeout(max(0.01, left))
             try:
+                if left < 0:
+                    raise TimeoutError
                 line = lines.enter_context(listener.accept()[0])
             except TimeoutError:
                 absent = sorted({*range(1, n_processes)} - {*there})
                 wrong = f"process {absent[0]} has not come within {limit:.0f} s. {_KEYS}"
                 break
-            said = _heard(line)
+            said = _heard(line, min(end, time.monotonic() + _LINE))
             if said is None:  # not one of us
                 line.close()
                 continue
+            for gone in [p for p, other in there.items() if _has_left(other)]:
+                del there[gone]  # that process was ended, and perhaps started again
             wrong = _mistake(*said, n_processes, there)
             there[0 if wrong else said[1]] = line
         for line in there.values():
@@ -64,11 +70,21 @@ def _gather(address: tuple[str, int], n_processes: int, end: float, limit: float
             raise InputError(wrong)
 
 
-def _heard(line: socket.socket) -> tuple[int, int] | None:
+def _has_left(line: socket.socket) -> bool:
+    """Whether the process at the other side has closed its connection."""
+    line.settimeout(0.0)
+    try:
+        return not line.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _heard(line: socket.socket, end: float) -> tuple[int, int] | None:
     """The count of processes and the number of this one, as the process tells them."""
-    line.settimeout(_LINE)
     with suppress(OSError, ValueError):
-        name, n, number = _read(line).split()
+        name, n, number = _read(line, end).split()
         return (int(n), int(number)) if name == "hushgrad" else None
     return None
 
@@ -87,10 +103,12 @@ def _report(address: tuple[str, int], line: str, end: float, limit: float) -> No
     while not told and time.monotonic() < end:
         try:
             with socket.create_connection(address, timeout=_LINE) as connection:
+                if connection.getsockname() == connection.getpeername():
+                    raise ConnectionRefusedError  # by itself, through a port of its own
                 connection.sendall(f"{line}\n".encode())
-                connection.settimeout(max(0.01, end + _LINE - time.monotonic()))
-                told = _read(connection)
-        except socket.gaierror as error:
+                # process 0 counts its time from its own start
+                told = _read(connection, time.monotonic() + limit + _LINE)
+        except (socket.gaierror, UnicodeError) as error:
             raise InputError(
                 f"--coordinator names no machine: {_shown(address)}: {_reason(error)}."
             ) from None
@@ -104,14 +122,20 @@ def _report(address: tuple[str, int], line: str, end: float, limit: float) -> No
         raise InputError(told if "process" in told else f"{_shown(address)} is not process 0.")
 
 
-def _read(line: socket.socket) -> str:
+def _read(line: socket.socket, end: float) -> str:
     """A line of text, without its end; empty where the other side has closed."""
-    with line.makefile("rb") as file:
-        return file.readline(400).decode(errors="replace").strip()
+    came = b""
+    while not came.endswith(b"\n") and len(came) < _MOST:
+        line.settimeout(max(0.01, end - time.monotonic()))
+        part = line.recv(_MOST)
+        if not part:
+            break
+        came += part
+    return came.decode(errors="replace").strip()
 
 
-def _reason(error: OSError) -> str:
-    return str(error.strerror).partition(" (")[0]
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error).partition(" (")[0]
 
 
 def _shown(address: tuple[str, int]) -> str:

@@ -25,11 +25,12 @@ def parts(starts: NDArray[Any], neighbours: NDArray[Any], n_parts: int) -> NDArr
     optional("pymetis", "scale")
     with TemporaryDirectory(prefix="hushgrad-") as directory:
         np.savez(Path(directory, _GIVEN), starts=starts, neighbours=neighbours)
-        command = [sys.executable, "-m", __name__, directory, str(n_parts)]
+        # -P: no file of the working directory takes the place of a module
+        command = [sys.executable, "-P", "-m", __name__, directory, str(n_parts)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise InputError(
-                f"METIS ended with exit code {done.returncode}: {done.stderr.strip()[-300:]} "
+                f"METIS ended with exit code {done.returncode}: {done.stderr.strip()[-300:]}. "
                 "Without pymetis SciPy's reverse Cuthill–McKee order divides the graph."
             )
         return np.load(Path(directory, _FOUND))
