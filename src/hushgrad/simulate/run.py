@@ -234,7 +234,10 @@ def _expecting(
     if not sys.stderr.isatty():
         return name
     needed = expected_iterations(algorithm, problem, network, tolerance)
-    return name if needed is None else f"{name} (about {needed:.0f} iterations to {tolerance:g})"
+    if needed is None:
+        return name
+    about = "at least" if needed.is_bound else "about"
+    return f"{name} ({about} {needed.iterations:.0f} iterations to {tolerance:g})"
 
 
 def _outcome(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,7 @@ type Fact = tuple[str, str, str]  # what it is about, the text, what it rests on
 PAGE = "docs/certificates.md"
 DRAWS = 8
 MOST_SOLVED = 4000  # unknowns of DGD's bias
+QUICK = 100  # numbers of a state whose mean square takes a tenth of a second
 
 
 @dataclass
@@ -112,9 +114,16 @@ def lasting_rate(algorithm: Stepping, step: LinearStep, network: Network, lam: f
     return rate
 
 
+class Expected(NamedTuple):
+    """The iterations that a run is expected to take."""
+
+    iterations: float
+    is_bound: bool  # it may well take longer
+
+
 def expected_iterations(
     algorithm: Algorithm, problem: Problem, network: Network, tolerance: float
-) -> float | None:
+) -> Expected | None:
     """Iterations until an error has fallen by the tolerance; None if that is not cheap to tell."""
     is_small = 2 * problem.n_agents * problem.dim <= DENSE_SIZE and problem.n_trials is None
     if not is_small or not isinstance(algorithm, Stepping):
@@ -126,12 +135,14 @@ def expected_iterations(
     step = linear_step(algorithm, at.hessians, network)
     if step is None:
         return None
-    needed = iterations_to(tolerance, lasting_rate(algorithm, step, network, lam))
+    is_exact = step.size <= QUICK or not fluctuates(algorithm)
+    mean = spectral_radius(step, lam).value
+    rate = lasting_rate(algorithm, step, network, lam) if is_exact else mean
+    needed = iterations_to(tolerance, rate)
     held = stalled(algorithm, step, problem, network, lam, tolerance)
-    if held.is_bound and held.iterations > needed:
-        return None
+    is_bound = held.is_bound if held.iterations > needed else not is_exact
     needed = max(needed, held.iterations)
-    return needed if math.isfinite(needed) else None
+    return Expected(needed, is_bound) if math.isfinite(needed) else None
 
 
 def stalled(
