@@ -89,7 +89,9 @@ def new(
     """Begin a ledger for a policy, and print the lines that name it there."""
     from hushgrad.network.state.ledger import LedgerFile
 
-    first = LedgerFile(place).create()
+    ledger = LedgerFile(place)
+    with ledger.locked():
+        first = ledger.create()
     if output is Format.JSON:
         print_json({"ledger": str(place.resolve()), "ledger_start": first.digest})
         return

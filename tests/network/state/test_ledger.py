@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from hushgrad.cli import app
 from hushgrad.errors import LedgerError, StateError
+from hushgrad.network.state import ledger as ledger_module
 from hushgrad.network.state.ledger import BEGUN, LedgerFile, ledger_of, mus, runs_of
 
 
@@ -92,6 +93,31 @@ def test_parts_that_are_missing_are_named_and_never_made_anew(ledger):
     ledger.path.unlink()
     with pytest.raises(LedgerError, match="begun once"):
         ledger.create()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_ledger_whose_first_writer_was_killed_is_begun_anew(tmp_path, monkeypatch, writes):
+    """Killed before its first, second or third file is in place."""
+    new, done = LedgerFile(tmp_path / "ledger"), []
+    whole = ledger_module.replace_file
+
+    def killed(path, write, **options):
+        if len(done) == writes:
+            raise KeyboardInterrupt
+        done.append(path)
+        whole(path, write, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger_module, "replace_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            new.create()
+    assert not new.exists
+    first = new.create()
+    assert [line.digest for line in new.lines()] == [first.digest]
+    new.append("begun", {"run": "a"})
+    new.path.unlink()
+    with pytest.raises(LedgerError, match="begun once"):
+        new.create()
 
 
 def test_another_secret_does_not_belong_to_the_ledger(ledger, tmp_path):

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrad.errors import LedgerError, StateError
-from hushgrad.files.atomic import create_file, replace_file, sync_directory
+from hushgrad.files.atomic import replace_file, sync_directory
 from hushgrad.files.locks import locked
 from hushgrad.network.keys.identity import check_mode
 
@@ -37,6 +37,7 @@ OPENED, BEGUN, RESUMED, SPENT = "opened", "begun", "resumed", "spent"
 TOLD = "told"  # the sums of a stage, which is about to begin
 NOTHING = "0" * 64  # before the first line
 SECRET = 32  # bytes
+_BESIDE = ("secret", "head")  # files
 _PATIENCE = 30.0  # seconds for another process to write its line
 
 
@@ -87,8 +88,13 @@ class LedgerFile:
         return self.path.with_name(f"{self.path.name}.{what}")
 
     def create(self, now: datetime | None = None) -> LedgerLine:
-        """Begin a ledger; refuses to replace one, or what is left of one."""
-        for part in (self.path, self._beside("secret"), self._beside("head")):
+        """Begin a ledger; refuses to replace one, or what is left of one.
+
+        The caller holds the lock. The ledger itself comes last: a program that was killed before
+        leaves a head that knows no line but the first, and the next program begins anew.
+        """
+        parts = [self.path] if self._is_unfinished() else [self.path, *map(self._beside, _BESIDE)]
+        for part in parts:
             if part.exists():
                 raise LedgerError(
                     f"'{part}' is there already: a ledger is begun once. Restore what is missing "
@@ -98,12 +104,21 @@ class LedgerFile:
         facts = {"secret": hashlib.sha256(secret).hexdigest()}
         text, line = _sealed(secret, 0, now or datetime.now(UTC), OPENED, facts, NOTHING)
         try:
-            create_file(self._beside("secret"), secret, mode=0o600)
-            create_file(self.path, text, mode=0o600)
+            self.path.parent.stat()  # a directory that is missing is not made
             self._set_head(line)
+            replace_file(self._beside("secret"), lambda file: file.write(secret), mode=0o600)
+            replace_file(self.path, lambda file: file.write(text), mode=0o600)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise _unwritable(self.path, error) from error
         return line
+
+    def _is_unfinished(self) -> bool:
+        """Whether a program was killed while it began this ledger."""
+        try:
+            return self._beside("head").read_text().startswith("0 ") and not self.exists
+        except OSError:
+            return False
 
     @property
     def secret(self) -> bytes:
