@@ -19,11 +19,9 @@ import numpy as np
 
 from hushgrad.agent.vectors import Vector
 from hushgrad.files.digest import commitment
-from hushgrad.fitting.plan import fits_of
 from hushgrad.network.config.model import AgentConfig
 from hushgrad.network.keys.identity import load_certificate
 from hushgrad.network.objective.data_digest import SAME, DataDigest, data_digest
-from hushgrad.network.objective.fit_rows import FitSpec
 from hushgrad.network.objective.objectives import ObjectiveSpec
 from hushgrad.network.policy import Policy, policies_of
 from hushgrad.network.state.ledger import (
@@ -164,16 +162,7 @@ def row_rules(config: AgentConfig) -> str:
 
     Sums of the same rows under two rules differ by a few rows alone.
     """
-    spec = config.objective
-    rules: dict[str, Any] = {}
-    if isinstance(spec, ObjectiveSpec):
-        if spec.clip is not None:
-            rules["clip"] = [spec.clip, _units(spec)]
-        if spec.kind == "huber":
-            rules["delta"] = [spec.delta]
-    elif isinstance(spec, FitSpec):
-        deltas = sorted({fit.delta for fit in fits_of(spec.model) if fit.delta is not None})
-        rules |= {"delta": deltas} if deltas else {}
+    rules = config.objective.row_rules
     return commitment(json.dumps(rules, sort_keys=True).encode()) if rules else ""
 
 
@@ -207,11 +196,7 @@ def model_of(config: AgentConfig) -> str:
         return ""
     parts = (spec.kind, spec.columns, spec.target, spec.intercept, spec.delta)
     clip = [] if spec.clip is None else [spec.clip]
-    return commitment(json.dumps([parts, _units(spec), spec.function, spec.rows, *clip]).encode())
-
-
-def _units(spec: ObjectiveSpec) -> Any:
-    return spec.standardise and (spec.standardise.mean, spec.standardise.scale)
+    return commitment(json.dumps([parts, spec.units, spec.function, spec.rows, *clip]).encode())
 
 
 def _name(line: LedgerLine) -> tuple[str, str]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hushgrad.fitting.drawn_rows import draw_columns
 from hushgrad.fitting.model import Model
-from hushgrad.fitting.plan import Data, Declared, columns_of, data_of, parts_of
+from hushgrad.fitting.plan import Data, Declared, columns_of, data_of, fits_of, parts_of
 from hushgrad.fitting.pooled_sums import TableRows
 from hushgrad.fitting.rows import Rows
 from hushgrad.fitting.tables import delimiter_of, read_table, table_of
@@ -63,6 +64,12 @@ class FitSpec:
         if isinstance(self.model, Model):
             return f"{len(self.model.names)} coefficients"
         return f"{len(self.model.stages)} stages"
+
+    @property
+    def row_rules(self) -> dict[str, Any]:
+        """The rules that treat single rows differently."""
+        deltas = sorted({fit.delta for fit in fits_of(self.model) if fit.delta is not None})
+        return {"delta": deltas} if deltas else {}
 
     @property
     def between(self) -> str | None:

@@ -97,6 +97,21 @@ class ObjectiveSpec:
         return self.delimiter if is_csv else None
 
     @property
+    def units(self) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Means and scales of the columns."""
+        return self.standardise and (self.standardise.mean, self.standardise.scale)
+
+    @property
+    def row_rules(self) -> dict[str, Any]:
+        """The rules that treat single rows differently."""
+        rules: dict[str, Any] = {}
+        if self.clip is not None:
+            rules["clip"] = [self.clip, self.units]
+        if self.kind == "huber":
+            rules["delta"] = [self.delta]
+        return rules
+
+    @property
     def is_quadratic(self) -> bool:
         """Whether f_i is quadratic, whatever the data."""
         return self.quadratic or self.kind in ("least_squares", "ridge", "rendezvous", "average")
