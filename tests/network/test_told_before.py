@@ -151,7 +151,7 @@ def test_a_run_is_refused_if_another_rule_treats_single_rows_differently(agent, 
     begin(again(agent, 0), is_quadratic=kind == "ridge")
     begin(again(agent, 1), is_quadratic=kind == "ridge")
     later = again(agent, 2, objective=replace(agent.objective, **rules))
-    with pytest.raises(PrivacyError, match="about 1 row of this agent have changed, or its clip"):
+    with pytest.raises(PrivacyError, match="about 1 row of this agent changed, or its clip"):
         begin(later, is_quadratic=kind == "ridge")
     begin(replace(later, accept_exposure=frozenset(WEAKNESSES)), is_quadratic=kind == "ridge")
 
@@ -180,6 +180,6 @@ def test_the_same_rows_again_or_many_others_are_no_change_of_few_rows(agent):
     begin(again(agent, 0))
     begin(again(agent, 1))
     begin(with_rows(agent, 2, ROWS))
-    with pytest.raises(PrivacyError, match="about 49 rows of this agent have changed"):
+    with pytest.raises(PrivacyError, match="about 49 rows of this agent changed"):
         begin(with_rows(agent, 3, 71))
     begin(with_rows(agent, 4, 70))  # 50 rows have left, as many as the sums of a run need

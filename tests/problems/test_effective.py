@@ -133,6 +133,12 @@ def test_a_column_of_large_numbers_makes_no_rows_alike(pairs, year):
     assert mean == pytest.approx(X[0], abs=1e-12)
 
 
+def test_rounding_of_a_constant_column_stands_out_of_nothing():
+    X = np.column_stack([np.full(60, 0.1), np.random.default_rng(0).integers(0, 2, 60) + 1 / 3])
+    assert effective_in_directions([data_of(X[:7]), data_of(X[7:])], 2) == np.inf
+    assert effective_in_directions([data_of(np.full((60, 2), 0.7))]) == np.inf
+
+
 def test_a_rare_outcome_of_a_table_of_categories_is_told():
     """Ten villages and one patient: Σxy is the patient's village."""
     village, outcome = np.arange(200) % 10, np.zeros(200)

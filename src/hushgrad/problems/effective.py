@@ -28,6 +28,7 @@ type Floats = NDArray[np.float64]
 _MOST = 700.0  # e^700 is a float, and more rows than anybody has
 _SINGLE = 0.97  # of a direction: one row or its copies; others blur it by 18 % of its length
 _MAY_BE_SINGLE = 0.9  # among the agent's own rows; others lower the leverage and move the mean
+_ROUNDING = 1e-12  # of the largest value of a column: the mean of a constant column
 _COPIES = 0.2  # of a row's length: rows so near are one row to whoever knows their mean within 10 %
 _ROWS_PER_VALUE = 2  # a column with as many rows for each value, on average, is a category
 _CELLS_PER_NUMBER = 10  # an integer program took a minute for 4 times as many cells as numbers
@@ -114,7 +115,7 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
     """
     places = [row_places(data) for data in every]
     tables = [
-        np.column_stack([np.asarray(data["X"])[where], np.ones(len(where))])
+        np.asarray(data["X"], np.float64)[where]
         for data, where in zip(every, places, strict=True)
         if where is not None and "X" in data
     ]
@@ -133,9 +134,10 @@ def effective_in_directions(every: Sequence[Any], honest: int = 1) -> float:
         rows = np.concatenate([tables[j] for j in found])
         if _tells_rows(rows, np.concatenate([targets[j] for j in found])):
             return 1.0
-    scaled = _in_parts_of_the_largest(tables)
-    sums = _Sums.of(tables, scaled)
-    compared = max(1, _MOST_WORK // (tables[0].shape[1] ** 3 * len(tables)))
+    centred = _centred(tables)
+    scaled = [np.column_stack([x, np.ones(len(x))]) for x in _in_parts_of_the_largest(centred)]
+    sums = _Sums.of(centred, scaled)
+    compared = max(1, _MOST_WORK // (scaled[0].shape[1] ** 3 * len(tables)))
     usual = min(sums.usual([j]) for j in range(len(tables)))
     least = math.inf
     for i, own in enumerate(scaled):
@@ -166,12 +168,10 @@ class _Sums(NamedTuple):
     counts: Floats  # (agents,)
     totals: Floats  # Σ x (agents, d)
     squares: Floats  # Σ ‖x‖² (agents,)
-    grams: Floats  # Σ xxᵀ (agents, d, d) of the scaled rows
+    grams: Floats  # Σ xxᵀ (agents, d + 1, d + 1) of the scaled rows (x, 1)
 
     @classmethod
-    def of(cls, tables: Sequence[Floats], scaled: Sequence[Floats]) -> _Sums:
-        middle = np.concatenate(tables).mean(axis=0)
-        rows = [table - middle for table in tables]
+    def of(cls, rows: Sequence[Floats], scaled: Sequence[Floats]) -> _Sums:
         return cls(
             rows,
             np.array([float(len(x)) for x in rows]),
@@ -196,17 +196,22 @@ class _Sums(NamedTuple):
         return ((self.rows[agent] - self.mean(agents)) ** 2).sum(axis=1)
 
 
-def _in_parts_of_the_largest(tables: Sequence[Floats]) -> list[Floats]:
-    """Rows (x, 1) with the columns of x measured from their means, in parts of their largest value.
-
-    Leverages stay the same, because of the constant column. Units would decide which rows are near
-    each other: a column of years, or a rare value in standard deviations, makes all its rows alike.
-    """
+def _centred(tables: Sequence[Floats]) -> list[Floats]:
+    """Rows x from the mean of all; a constant column is 0, whatever its rounding."""
     every = np.concatenate(tables)
-    middle = every.mean(axis=0)
-    middle[-1] = 0.0
-    largest = np.abs(every - middle).max(axis=0)
-    return [(table - middle) / np.where(largest > 0, largest, 1.0) for table in tables]
+    middle, noise = every.mean(axis=0), _ROUNDING * np.abs(every).max(axis=0, initial=0.0)
+    away = [table - middle for table in tables]
+    return [np.where(np.abs(x) > noise, x, 0.0) for x in away]
+
+
+def _in_parts_of_the_largest(centred: Sequence[Floats]) -> list[Floats]:
+    """Centred rows with the largest value of each column as its unit.
+
+    Other units would decide which rows are near each other: a column of years, or a rare value in
+    standard deviations, makes all its rows alike.
+    """
+    largest = np.max([np.abs(x).max(axis=0, initial=0.0) for x in centred], axis=0)
+    return [x / np.where(largest > 0, largest, 1.0) for x in centred]
 
 
 def effective_in_columns(X: Floats, y: Floats) -> float:
@@ -219,20 +224,19 @@ def effective_in_columns(X: Floats, y: Floats) -> float:
     >>> round(effective_in_columns(X, np.arange(9.0)), 9)
     1.0
     """
-    Z = _in_parts_of_the_largest([np.column_stack([X, np.ones(len(X))])])[0][:, :-1]
+    (Z,) = _in_parts_of_the_largest(_centred([X]))
     return effective_in_directions([{"X": Z, "y": y, "weight": 1.0, "penalty": 0.0}])
 
 
-def _tells_rows(table: Floats, y: Floats) -> bool:
+def _tells_rows(X: Floats, y: Floats) -> bool:
     """Whether Σ xxᵀ and Σ xy of these rows (n, d) tell rows, whatever their directions.
 
-    Of fewer than 2 d rows it tells much more than a rotation hides: whole numbers, or one column
-    to somebody who knows the others.
+    Of fewer than 2 (d + 1) rows it tells much more than a rotation hides: whole numbers, or one
+    column to somebody who knows the others.
     """
-    n, dim = table.shape
-    X, numbers = table[:, :-1], (dim - 1) * (dim + 2) // 2
-    with_y = np.column_stack([X, y])  # a measured y is no category
-    return n < 2 * dim or has_small_cells(X, numbers) or has_small_cells(with_y, numbers)
+    n, d = X.shape
+    numbers, with_y = d * (d + 3) // 2, np.column_stack([X, y])  # a measured y is no category
+    return n < 2 * (d + 1) or has_small_cells(X, numbers) or has_small_cells(with_y, numbers)
 
 
 def has_small_cells(table: Floats, numbers: int, times: float = 1.0) -> bool:

@@ -24,6 +24,7 @@ from hushgrad.theory.curvature import local_curvature
 from hushgrad.theory.exposure import OwnNumbers, Setting, weaknesses
 from hushgrad.theory.linear import linear_step
 from hushgrad.theory.rates import iterations_to
+from hushgrad.theory.stall import Expected
 from hushgrad.theory.tight import lasting_rate, stalled
 
 RULES = ("metropolis", "lazy_metropolis")
@@ -124,10 +125,8 @@ def _one(
     at = local_curvature(problem, trial)
     step = linear_step(chosen, at.hessians, network)
     assert step is not None  # PDG-NDS has a linear step
-    needed = iterations_to(tolerance, lasting_rate(chosen, step, network, lam))
-    held = stalled(chosen, step, problem, network, lam, tolerance, trial)
-    is_bound = held.is_bound and held.iterations > needed
-    needed = max(needed, held.iterations)
+    linear = Expected(iterations_to(tolerance, lasting_rate(chosen, step, network, lam)))
+    needed, is_bound = max(linear, stalled(chosen, step, problem, network, lam, tolerance, trial))
     stages = 0 if chosen.design == "paper" else 1 if problem.is_quadratic else 8
     setting = Setting(
         algorithm=chosen,

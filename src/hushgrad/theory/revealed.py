@@ -120,7 +120,7 @@ class Revealed:
         return (
             f"the sums of two runs differ by the rows that changed between them, so {few:.0f} rows "
             f"or more must change, or none. Since an earlier run, about {_rows(changed)} of this "
-            "agent have changed, or its clip or delta has. Use the rows, clip and delta of the "
+            "agent changed, or its clip or delta did. Use the rows, clip and delta of the "
             "earlier run, or wait until more rows have changed."
         )
 

@@ -59,8 +59,8 @@ SAMPLES = 1000  # of the errors, for the median of their largest
 PART = 1.0 / 12.0  # the variance of ϱ
 
 
-class Stall(NamedTuple):
-    """The iterations that the deviation costs."""
+class Expected(NamedTuple):
+    """The iterations that a run, or its deviation, is expected to take."""
 
     iterations: float
     is_bound: bool = False  # it may well take longer
@@ -75,14 +75,14 @@ class _Moments(NamedTuple):
 
 def stalled_iterations(
     algorithm: Stepping, step: LinearStep, network: Network, slopes: Floats, lam: float, to: float
-) -> Stall:
+) -> Expected:
     """Iterations until the median error that the deviation makes is below `to`.
 
     slopes    (m, d), ∇f_i(θ*)
     """
     deviation = algorithm.schedule.deviation
     if not isinstance(step, TwoStep) or not isinstance(deviation, Harmonic | Geometric):
-        return Stall(0.0)
+        return Expected(0.0)
     assert isinstance(algorithm, PDGNDS | EXTRA)  # the methods with such a step
     is_kept = deviation.drawn == "once"
     if is_kept:
@@ -93,8 +93,8 @@ def stalled_iterations(
         size = _sampled(algorithm, step, network, slopes, lam)
     too_large = max(size / to, 1.0)
     if isinstance(deviation, Geometric):
-        return Stall(math.log(too_large) / -math.log(deviation.ratio))
-    return Stall(too_large ** (1.0 / deviation.power), not is_kept and not has_moments(step))
+        return Expected(math.log(too_large) / -math.log(deviation.ratio))
+    return Expected(too_large ** (1.0 / deviation.power), not is_kept and not has_moments(step))
 
 
 def _of_mean(step: TwoStep, slopes: Floats) -> _Moments:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from hushgrad.theory.mean_square import (
 )
 from hushgrad.theory.rates import DENSE_SIZE, iterations_to, spectral_radius, stable_range
 from hushgrad.theory.series import shape_of
-from hushgrad.theory.stall import Stall, stalled_iterations
+from hushgrad.theory.stall import Expected, stalled_iterations
 
 type Fact = tuple[str, str, str]  # what it is about, the text, what it rests on
 
@@ -114,13 +113,6 @@ def lasting_rate(algorithm: Stepping, step: LinearStep, network: Network, lam: f
     return rate
 
 
-class Expected(NamedTuple):
-    """The iterations that a run is expected to take."""
-
-    iterations: float
-    is_bound: bool  # it may well take longer
-
-
 def expected_iterations(
     algorithm: Algorithm, problem: Problem, network: Network, tolerance: float
 ) -> Expected | None:
@@ -138,11 +130,9 @@ def expected_iterations(
     is_exact = step.size <= QUICK or not fluctuates(algorithm)
     mean = spectral_radius(step, lam).value
     rate = lasting_rate(algorithm, step, network, lam) if is_exact else mean
-    needed = iterations_to(tolerance, rate)
-    held = stalled(algorithm, step, problem, network, lam, tolerance)
-    is_bound = held.is_bound if held.iterations > needed else not is_exact
-    needed = max(needed, held.iterations)
-    return Expected(needed, is_bound) if math.isfinite(needed) else None
+    needed = Expected(iterations_to(tolerance, rate), not is_exact)
+    found = max(needed, stalled(algorithm, step, problem, network, lam, tolerance))
+    return found if math.isfinite(found.iterations) else None
 
 
 def stalled(
@@ -153,7 +143,7 @@ def stalled(
     lam: float,
     tolerance: float,
     trial: int | None = None,
-) -> Stall:
+) -> Expected:
     """Iterations to `tolerance`, in units of max(1, ‖θ*‖) as in runs, that the deviation costs."""
     slopes, theta = slopes_at_solution(problem, trial)
     unit = max(1.0, float(np.linalg.norm(theta)))

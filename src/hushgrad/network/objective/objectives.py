@@ -106,7 +106,7 @@ class ObjectiveSpec:
         """The rules that treat single rows differently."""
         rules: dict[str, Any] = {}
         if self.clip is not None:
-            rules["clip"] = [self.clip, self.units]
+            rules["clip"] = [self.clip, self.columns, self.units]  # they decide which rows are long
         if self.kind == "huber":
             rules["delta"] = [self.delta]
         return rules
