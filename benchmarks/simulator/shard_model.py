@@ -16,7 +16,6 @@ from benchmarks.tables import Table, duration, headline
 
 NETWORK = 1.25e9  # bytes per second: 10 Gb/s Ethernet, assumed
 D = 10
-VECTORS = 2  # of PDG-DS that travel for a ghost: x_j and h_j
 AGENTS = 10**6  # of a host
 HOSTS = (1, 2, 10, 100, 1000)
 DEGREE = 6
@@ -29,8 +28,8 @@ def line(wire: list[dict[str, float]]) -> tuple[float, float]:
     return wire[0]["seconds"], slope
 
 
-def ghosts(partition: str, hosts: int) -> tuple[float, int]:
-    """Rows that a host gets in an iteration, and exchanges."""
+def guests(partition: str, hosts: int) -> tuple[float, int]:
+    """Rows that a host sends in an iteration of PDG-DS, and exchanges."""
     if hosts == 1:
         return 0.0, 0
     if partition == "torus in strips":
@@ -38,7 +37,7 @@ def ghosts(partition: str, hosts: int) -> tuple[float, int]:
         return 2 * side, 2 if hosts > 2 else 1
     if partition == "torus in squares":
         return 4 * math.sqrt(AGENTS), 4 if hosts > 2 else 1
-    # a random regular graph: other hosts' agents that one of ours has as a neighbour, at worst all
+    # a random regular graph: other hosts' agents with a neighbour among ours, at worst all
     others = AGENTS * (hosts - 1)
     return others * (1 - (1 - 1 / others) ** (DEGREE * AGENTS * (hosts - 1) / hosts)), hosts - 1
 
@@ -52,8 +51,8 @@ def iteration(kept: dict[str, Any], partition: str, hosts: int, per_byte: float)
         s for s in kept["speed"] if s["case"] == case and s["agents"] == AGENTS and s["d"] == D
     )
     latency, _ = line(kept["wire"])
-    rows, exchanges = ghosts(partition, hosts)
-    return one["one"] + exchanges * latency + rows * 8 * D * VECTORS * per_byte
+    rows, exchanges = guests(partition, hosts)
+    return one["one"] + exchanges * latency + rows * 8 * D * per_byte
 
 
 def markdown(kept: dict[str, Any]) -> str:
@@ -63,11 +62,11 @@ def markdown(kept: dict[str, Any]) -> str:
             [s["case"], f"{s['agents']:.0e}", str(s["d"]), duration(s["one"]), duration(s["two"]),
              f"{s['ratio']:.2f} ({s['least']:.2f} … {s['largest']:.2f})",
              ("≤ " if s["ratio"] <= s["most"] else "MISSED: ") + str(s["most"]),
-             f"{s['apart']:.2f}", str(s["ghosts"])]
+             f"{s['apart']:.2f}", str(s["guests"])]
             for s in kept["speed"]
         ]  # fmt: skip
         header = [
-            "network", "agents", "d", "one process", "two", "ratio", "target", "apart", "ghosts",
+            "network", "agents", "d", "one process", "two", "ratio", "target", "apart", "guests",
         ]  # fmt: skip
         tables.append(
             Table("Seconds of an iteration, each process on a core of its own", header, rows)
@@ -108,13 +107,13 @@ def _model(kept: dict[str, Any]) -> Table:
             measured = iteration(kept, partition, hosts, loopback)
             assumed = iteration(kept, partition, hosts, 1 / NETWORK)
             base = iteration(kept, partition, 1, 0.0)
-            got = f"{ghosts(partition, hosts)[0]:.2g}"
+            got = f"{guests(partition, hosts)[0]:.2g}"
             rows.append(
                 [partition, str(hosts), f"{AGENTS * hosts:.0e}", got,
                  duration(measured), duration(assumed), f"{base / assumed:.2f}"]
             )  # fmt: skip
     header = [
-        "network", "hosts", "agents", "ghosts of a host",
+        "network", "hosts", "agents", "guests of a host",
         "iteration, wire as measured", "at 10 Gb/s", "efficiency",
     ]  # fmt: skip
     return Table(f"Model: {AGENTS:.0e} agents on every host, one core each, d = {D}", header, rows)

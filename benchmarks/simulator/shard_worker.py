@@ -96,8 +96,8 @@ class _Run:
         jax.block_until_ready(self._state)
         self.told = {"set_up": time.perf_counter() - begun}
         if shards is not None:
-            halo = self._simulation.plan.halos[0][1]
-            self.told |= {"ghosts": halo.n_rows, "rounds": len(halo.rounds)}
+            halo = self._simulation.plan.crossings[0][1].halo
+            self.told |= {"guests": halo.n_rows, "rounds": len(halo.rounds)}
 
     def advance(self, n: int) -> float:
         import jax

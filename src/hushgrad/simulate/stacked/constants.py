@@ -16,6 +16,7 @@ from jax import lax
 from hushgrad import draws as contract
 from hushgrad.draws import ONCE, PUBLIC, Stream
 from hushgrad.exchange import Array, Links
+from hushgrad.simulate.stacked.layout import Buckets
 
 _LANES = 8  # float64 numbers in the widest vector register; narrower ones hold a part of 8
 _SMALL = 2048  # agents · d · trials
@@ -33,9 +34,7 @@ def take(values: Array, index: Array) -> Array:
 class Plan:
     """The sizes and functions for which a run is compiled; everything else comes in as arrays."""
 
-    sides: tuple[
-        tuple[Links, tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]], ...
-    ]
+    sides: tuple[tuple[Links, Buckets, Buckets], ...]  # receiving and sending
     n_agents: int
     n_links: int
     n_trials: int
@@ -215,6 +214,6 @@ class LoopConstants:
     def table(self, links: Links, name: str) -> Any:
         return self.args["tables"][links][name]
 
-    def buckets(self, links: Links, *, out: bool) -> tuple[tuple[int, int, int], ...]:
+    def buckets(self, links: Links, *, out: bool) -> Buckets:
         into, sent = next((i, o) for kind, i, o in self.plan.sides if kind == links)
         return sent if out else into

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
+type Buckets = tuple[tuple[int, int, int], ...]  # (first agent, behind the last, width)
 
 UNROLLED = 32  # slots that are written out one by one; wider buckets loop over groups
 GROUP = 16  # slots of a group
@@ -74,7 +75,7 @@ class Side:
     """
 
     order: Ints  # (agents,) bucket by bucket: original number
-    buckets: tuple[tuple[int, int, int], ...]  # (first agent, behind the last, width)
+    buckets: Buckets
     arc: Ints  # (slots,) arc of each flat entry, −1 where padding
     n_slots: int
 

@@ -18,6 +18,7 @@ from hushgrad.simulate.stacked.layout import GROUP, UNROLLED
 
 type Parts = Sequence[tuple[Matrix, Array]]
 type Cut = Callable[[Array], Array]  # the rows of a flat slot array that belong to one slot
+type Slot = Callable[[Cut], Array]  # the terms of one slot
 
 
 class NeighbourSums:
@@ -62,11 +63,10 @@ class NeighbourSums:
         vector = parts[0][1]
         shape = (vector[0] if isinstance(vector, tuple) else vector).shape[1:]
         weights = [self._receiving(matrix, links, entry) for matrix, _ in parts]
-        seen = self._seen(parts, links)
 
         def slot(cut: Cut) -> Array:
             total: Any = None
-            for (matrix, vector), weight in zip(seen, weights, strict=True):
+            for (matrix, vector), weight in zip(parts, weights, strict=True):
                 if isinstance(matrix, Shares):
                     term = take(vector[1], cut(entry))
                 else:
@@ -74,28 +74,25 @@ class NeighbourSums:
                 total = term if total is None else total + term
             return total
 
-        total = sum_slots(self._constants.buckets(links, out=False), slot, shape)
-        turn = self._constants.table(links, "from_into")
-        total = total if turn is None else take(total, turn)
+        total = self._received(links, slot, shape)
         for matrix, vector in parts:
             total = total + self.own(matrix, vector)
         return total if plain is None else total + plain
 
-    def _seen(self, parts: Parts, links: Links) -> Parts:
-        """The parts as the receivers' tables address them; shards add rows of other shards."""
-        del links
-        return parts
+    def _received(self, links: Links, slot: Slot, shape: tuple[int, ...]) -> Array:
+        """(agents, …) what comes over the links to others, slot by slot."""
+        total = jnp.concatenate(self._by_bucket(links, slot, shape))
+        turn = self._constants.table(links, "from_into")
+        return total if turn is None else take(total, turn)
+
+    def _by_bucket(self, links: Links, slot: Slot, shape: tuple[int, ...]) -> list[Array]:
+        """The sums over slots of each bucket of receivers."""
+        return sums_by_bucket(self._constants.buckets(links, out=False), slot, shape)
 
     def collect(self, messages: Array, own: Array, links: Links) -> Array:
         """`own` (agents, d, trials), plus the messages (out-slots, d, trials) to each agent."""
         entry = self._constants.table(links, "entry")
-        received = sum_slots(
-            self._constants.buckets(links, out=False),
-            lambda cut: take(messages, cut(entry)),
-            own.shape[1:],
-        )
-        turn = self._constants.table(links, "from_into")
-        return own + (received if turn is None else take(received, turn))
+        return own + self._received(links, lambda cut: take(messages, cut(entry)), own.shape[1:])
 
     def _apply_dense(self, parts: Parts, links: Links, dense: Array, plain: Array | None) -> Array:
         """The sum of `_apply` where most pairs are linked: dense matrices, gathered from slots."""
@@ -129,8 +126,13 @@ class NeighbourSums:
         return vector
 
 
-def sum_slots(buckets: Any, term: Callable[[Cut], Array], shape: tuple[int, ...]) -> Array:
-    """Σ over each agent's slots of `term`, bucket by bucket."""
+def sum_slots(buckets: Any, term: Slot, shape: tuple[int, ...]) -> Array:
+    """Σ over each agent's slots of `term`."""
+    return jnp.concatenate(sums_by_bucket(buckets, term, shape))
+
+
+def sums_by_bucket(buckets: Any, term: Slot, shape: tuple[int, ...]) -> list[Array]:
+    """The sums of `sum_slots`, bucket by bucket."""
     sums: list[Array] = []
     offset = 0
     for low, high, width in buckets:
@@ -149,4 +151,4 @@ def sum_slots(buckets: Any, term: Callable[[Cut], Array], shape: tuple[int, ...]
         else:
             sums.append(lax.fori_loop(0, width // GROUP, group, jnp.zeros((n, *shape))))
         offset += width * n
-    return sums[0] if len(sums) == 1 else jnp.concatenate(sums)
+    return sums

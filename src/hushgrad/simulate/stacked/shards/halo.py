@@ -56,25 +56,16 @@ class Halo:
         number = next(r for r, pairs in enumerate(self.rounds) if (sender, receiver) in pairs)
         return sum(self.sizes[:number])
 
-    def exchange(self, vectors: list[Array], given: Array) -> Array:
-        """The rows (n_rows, ·, …) of the vectors, side by side, that come from other shards.
-
-        `given` holds the places of our rows.
-        """
+    def exchange(self, sums: Array, given: Array) -> Array:
+        """The rows (n_rows, …) that come from other shards; `given` holds the places of ours."""
         if self.is_dense:
-            return lax.all_to_all(_side_by_side(vectors, given), AXIS, 0, 0, tiled=True)
+            return lax.all_to_all(take(sums, given), AXIS, 0, 0, tiled=True)
         came: list[Array] = []
         low = 0
         for pairs, size in zip(self.rounds, self.sizes, strict=True):
-            ours = _side_by_side(vectors, given[low : low + size])
-            came.append(lax.ppermute(ours, AXIS, pairs))
+            came.append(lax.ppermute(take(sums, given[low : low + size]), AXIS, pairs))
             low += size
         return came[0] if len(came) == 1 else jnp.concatenate(came)
-
-
-def _side_by_side(vectors: list[Array], places: Array) -> Array:
-    """The rows at these places; only they are copied."""
-    return jnp.concatenate([take(vector, places) for vector in vectors], 1)
 
 
 def _coloured(counts: Ints) -> tuple[Pairs, ...]:

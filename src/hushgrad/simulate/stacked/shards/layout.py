@@ -1,12 +1,16 @@
-"""The links of a shard as tables of the compiled code: its own agents, then ghosts of neighbours.
+"""The links of a shard as tables of the compiled code: its own agents, and guests of other shards.
+
+A guest is an agent of another shard that own agents send to. The shard adds up the messages of its
+own agents to each guest. This sum travels, one row for each guest, whatever a step sends. The
+guest's shard adds the row to the messages of its own agents. So a shard needs no draw, no weight
+and no vector of other shards' agents.
 
 Every shard has the same shapes: buckets have the size that the fullest shard needs, and agents
-that only fill a bucket have no links. A ghost stands for a neighbour of another shard. An out-slot
-array has a row for every link from an own agent, a row of zeros, and a row for every link from a
-ghost to an own agent. The numbers on the latter are drawn here again: draws have addresses. So
-only vectors travel, one row for each ghost.
+that only fill a bucket have no links. Agents that get rows from other shards have buckets of their
+own, behind the others. An out-slot array has a row for every link from an own agent, and a row of
+zeros.
 
-A shard looks at its own links and at those of its ghosts, never at the whole graph.
+A shard looks at the links of its own agents and of its guests, never at the whole graph.
 
 `ShardedSimulation` (simulation.py) lays out each shard with it.
 """
@@ -14,7 +18,7 @@ A shard looks at its own links and at those of its ghosts, never at the whole gr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,68 +26,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrad.graphs import Graph
-from hushgrad.simulate.stacked.layout import in_groups, widths_of
+from hushgrad.simulate.stacked.layout import Buckets, in_groups, widths_of
 from hushgrad.simulate.stacked.shards.halo import Halo
 from hushgrad.simulate.stacked.shards.mesh import Shards
 from hushgrad.simulate.stacked.shards.partition import Partition
 
 type Ints = NDArray[np.int64]
+type Bools = NDArray[np.bool_]
 type Places = NDArray[np.int32]  # numbers of arcs are many, so they are kept short
-type Buckets = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class LocalLinks:
-    """The links of one kind that touch the agents of a shard."""
+    """The links of one kind that touch the agents of a shard.
+
+    Its arcs are those from own agents. Their receivers, `targets`, are own agents and guests.
+    """
 
     shard: int
     own: Ints  # (agents,) numbers, ascending
-    senders: Places  # (arcs,) of the arcs into own agents, receiver by receiver
-    receivers: Places  # (arcs,) places in `own`
-    sent_from: Places  # (sent arcs,) of the arcs from own agents, sender by sender: places in `own`
-    sent_to: Places  # (sent arcs,)
-    shard_of_sender: Places  # (arcs,)
-    given: Mapping[int, Ints]  # by other shard: own agents that it needs, ascending numbers
+    targets: Ints  # (targets,) numbers of own agents and guests, ascending
+    is_own: Bools  # (targets,)
+    is_sent: Bools  # which of graph.arcs_into(targets) are the arcs
+    senders: Places  # (arcs,) receiver by receiver: places in `own`
+    receivers: Places  # (arcs,) places in `targets`
+    guests: Mapping[int, Ints]  # by other shard: its agents that own agents send to, numbers
+    hearers: Mapping[int, Ints]  # by other shard: own agents that it sends to, places in `own`
 
     @staticmethod
     def of(graph: Graph, partition: Partition, shard: int) -> LocalLinks:
         own = partition.agents(shard)
-        senders, receivers = graph.arcs_into(own)
-        sent_from, sent_to = graph.arcs_from(own)
-        to = partition.shards(sent_to)
-        given = {
-            int(q): np.unique(sent_from[to == q]) for q in np.unique(to).tolist() if q != shard
-        }
-        return LocalLinks(
-            shard,
-            own,
-            senders.astype(np.int32),
-            np.searchsorted(own, receivers).astype(np.int32),
-            np.searchsorted(own, sent_from).astype(np.int32),
-            sent_to.astype(np.int32),
-            partition.shards(senders).astype(np.int32),
-            given,
-        )
+        guests = _by_shard(partition, shard, of=graph.arcs_from(own)[1])
+        targets = np.sort(np.concatenate([own, *guests.values()]))
+        is_own = partition.shards(targets) == shard
+        senders, receivers = graph.arcs_into(targets)
+        receivers = np.searchsorted(targets, receivers).astype(np.int32)
+        is_sent = partition.shards(senders) == shard
+        is_heard = ~is_sent & is_own[receivers]
+        ends = np.searchsorted(own, targets[receivers[is_heard]])
+        hearers = _by_shard(partition, shard, of=senders[is_heard], ends=ends)
+        senders = np.searchsorted(own, senders[is_sent]).astype(np.int32)
+        receivers = receivers[is_sent]
+        return LocalLinks(shard, own, targets, is_own, is_sent, senders, receivers, guests, hearers)
 
     @cached_property
     def in_degree(self) -> Ints:
-        return np.bincount(self.receivers, minlength=len(self.own))
+        """(targets,) arcs to each."""
+        return np.bincount(self.receivers, minlength=len(self.targets))
 
     @cached_property
     def out_degree(self) -> Ints:
-        return np.bincount(self.sent_from, minlength=len(self.own))
+        """(agents,) arcs from each."""
+        return np.bincount(self.senders, minlength=len(self.own))
 
     @cached_property
-    def is_cut(self) -> NDArray[np.bool_]:
-        """(arcs,) whether the sender is a ghost."""
-        return self.shard_of_sender != self.shard
+    def n_heard(self) -> Ints:
+        """(agents,) other shards that send to each own agent."""
+        found = np.zeros(len(self.own), np.int64)
+        for places in self.hearers.values():
+            found[places] += 1
+        return found
 
     def counts(self, n_shards: int) -> Ints:
-        """(shards,) own agents that each other shard needs."""
+        """(shards,) guests from each other shard."""
         found = np.zeros(n_shards, np.int64)
-        for q, agents in self.given.items():
+        for q, agents in self.guests.items():
             found[q] = len(agents)
         return found
+
+
+def _by_shard(
+    partition: Partition, own: int, *, of: Ints, ends: Ints | None = None
+) -> dict[int, Ints]:
+    """The distinct `ends` by the shards of the agents `of`, without the own shard; ascending."""
+    shards = partition.shards(of)
+    ends = of if ends is None else ends
+    return {q: np.unique(ends[shards == q]) for q in np.unique(shards).tolist() if q != own}
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,13 @@ class Bucketed:
         inside = np.zeros((len(widths), len(counts)), np.int64)
         for degree in values.tolist():
             inside[bucket[degree]] += counts[:, degree]
-        return Bucketed(widths, inside.max(1))
+        return Bucketed(widths, inside.max(1, initial=0))
+
+    def then(self, other: Bucketed) -> Bucketed:
+        """The buckets of both, one behind the other."""
+        return Bucketed(
+            np.concatenate([self.widths, other.widths]), np.concatenate([self.sizes, other.sizes])
+        )
 
     @cached_property
     def lows(self) -> Ints:
@@ -124,6 +148,11 @@ class Bucketed:
         return tuple(zip(lows[:-1], lows[1:], self.widths.tolist(), strict=True))
 
     @property
+    def n(self) -> int:
+        """The number of buckets."""
+        return len(self.sizes)
+
+    @property
     def n_agents(self) -> int:
         return int(self.lows[-1])
 
@@ -131,19 +160,22 @@ class Bucketed:
     def n_slots(self) -> int:
         return int(self.offsets[-1])
 
-    def places(self, degree: Ints) -> Ints:
+    def bucket(self, degree: Ints) -> Ints:
+        """(agents,) the bucket for each degree, where widths ascend."""
+        return np.searchsorted(self.widths, degree)
+
+    def places(self, bucket: Ints) -> Ints:
         """(agents,) the places of a shard's agents, bucket by bucket, in the order of numbers."""
-        bucket = np.searchsorted(self.widths, degree)
         order = np.argsort(bucket, kind="stable")
-        first = np.searchsorted(bucket[order], np.arange(len(self.widths)))
-        place = np.empty(len(degree), np.int64)
-        place[order] = np.arange(len(degree)) - first[bucket[order]] + self.lows[bucket[order]]
+        first = np.searchsorted(bucket[order], np.arange(self.n))
+        place = np.empty(len(bucket), np.int64)
+        place[order] = np.arange(len(bucket)) - first[bucket[order]] + self.lows[bucket[order]]
         return place
 
     def slots(self, place: Ints, number: Places) -> Ints:
         """The flat entry of slot `number` of the agent at each place."""
         bucket = np.searchsorted(self.lows, place, side="right") - 1
-        bucket = np.minimum(bucket, len(self.sizes) - 1)
+        bucket = np.minimum(bucket, self.n - 1)
         return self.offsets[bucket] + number * self.sizes[bucket] + place - self.lows[bucket]
 
 
@@ -151,26 +183,66 @@ class Bucketed:
 class ShardShapes:
     """The shapes that all shards have in common, for links of one kind."""
 
-    into: Bucketed
+    quiet: Bucketed  # own agents that get no row of another shard, by arcs from own agents
+    hearing: Bucketed  # the other own agents
+    guests: Bucketed
+    heard: Bucketed  # own agents in the same buckets, by the rows that they get
     out: Bucketed
+    is_turned: bool  # whether senders have another order than receivers
     halo: Halo
-    n_cut: int  # rows for links from ghosts
 
     @staticmethod
-    def of(every: Mapping[int, LocalLinks], shards: Shards) -> ShardShapes:
+    def of(
+        every: Mapping[int, LocalLinks], shards: Shards, n_places: int | None = None
+    ) -> ShardShapes:
+        """n_places: the canonical places; None: those of receivers over these links."""
+        own = {s: local.in_degree[local.is_own] for s, local in every.items()}
+        quiet = Bucketed.of({s: own[s][local.n_heard == 0] for s, local in every.items()}, shards)
+        hearing = Bucketed.of({s: own[s][local.n_heard > 0] for s, local in every.items()}, shards)
+        most = np.zeros((len(shards.mine), hearing.n), np.int64)
+        for row, (s, local) in zip(most, every.items(), strict=True):
+            hears = local.n_heard > 0
+            np.maximum.at(row, hearing.bucket(own[s][hears]), local.n_heard[hears])
+        rows = shards.together(dict(zip(every, most, strict=True))).max(0)
+        into = quiet.then(hearing)
+        out = Bucketed.of({s: local.out_degree for s, local in every.items()}, shards)
+        if out.n == 1:
+            out = replace(out, sizes=np.array([n_places or into.n_agents]))
         counts = shards.together({s: local.counts(shards.n) for s, local in every.items()})
-        cut = shards.together({s: np.array(local.is_cut.sum()) for s, local in every.items()})
         return ShardShapes(
-            Bucketed.of({s: local.in_degree for s, local in every.items()}, shards),
-            Bucketed.of({s: local.out_degree for s, local in every.items()}, shards),
+            quiet,
+            hearing,
+            Bucketed.of({s: d.in_degree[~d.is_own] for s, d in every.items()}, shards),
+            Bucketed(np.concatenate([np.zeros(quiet.n, np.int64), rows]), into.sizes),
+            out,
+            out.n > 1,
             Halo.of(counts),
-            int(cut.max()),
         )
+
+    @cached_property
+    def into(self) -> Bucketed:
+        """Own agents as receivers."""
+        return self.quiet.then(self.hearing)
+
+    @cached_property
+    def targets(self) -> Bucketed:
+        """Own agents, and behind them guests."""
+        return self.into.then(self.guests)
+
+    def target_places(self, local: LocalLinks) -> Ints:
+        """(targets,) places of the own agents and guests of a shard."""
+        degree, hears = local.in_degree, np.zeros(len(local.targets), np.bool_)
+        hears[local.is_own] = local.n_heard > 0
+        bucket = np.where(
+            hears, self.quiet.n + self.hearing.bucket(degree), self.quiet.bucket(degree)
+        )
+        guest = self.into.n + self.guests.bucket(degree)
+        return self.targets.places(np.where(local.is_own, bucket, guest))
 
 
 @dataclass(frozen=True)
 class OwnPlaces:
-    """The canonical places of a shard's own agents: bucket by bucket of the graph's in-degree."""
+    """The canonical places of a shard's own agents: those of receivers over links of the graph."""
 
     of: Ints  # (own agents,)
     n: int  # places, also those that no agent has
@@ -185,119 +257,87 @@ class OwnPlaces:
 class ShardLayout:
     """The tables of one shard for links of one kind.
 
-    `is_turned`: whether the buckets of senders and receivers may have another order than the
-    canonical one.
+    `places` are the canonical ones; None: receivers have them over these links.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        local: LocalLinks,
-        shapes: ShardShapes,
-        places: OwnPlaces,
-        *,
-        is_turned: bool,
-    ):
-        self.local, self.shapes, self.places = local, shapes, places
-        self.ghosts, ghost = self._ghosts()  # (ghost rows,) numbers; 0 where none
-        own = np.searchsorted(local.own, local.senders[~local.is_cut])
-        neighbour = np.empty(len(local.senders), np.int32)
-        neighbour[local.is_cut] = places.n + ghost
-        neighbour[~local.is_cut] = places.of[own]
-        into_place = shapes.into.places(local.in_degree)
-        out_place = shapes.out.places(local.out_degree)
-        self.flat_in = shapes.into.slots(
-            into_place[local.receivers], _ranks(local.receivers, local.in_degree)
-        ).astype(np.int32)  # (arcs,) in-slot of each arc into own agents
-        rank = _ranks(local.sent_from, local.out_degree)
-        self.flat_out = shapes.out.slots(out_place[local.sent_from], rank).astype(np.int32)
-        # (cut arcs,) rows of the links from ghosts
-        self.flat_cut = shapes.out.n_slots + 1 + np.arange(len(ghost))
-        self.n_out = shapes.out.n_slots + 1 + shapes.n_cut
-        sent = _keys(graph, local.own[local.sent_from], local.sent_to)
-        arcs = _keys(graph, local.senders.astype(np.int64), local.own[local.receivers])
-        entry = np.empty(len(arcs), np.int32)
-        entry[~local.is_cut] = self.flat_out[np.searchsorted(sent, arcs[~local.is_cut])]
-        entry[local.is_cut] = self.flat_cut
-        slot_out = rank + (local.sent_to > local.own[local.sent_from])
-        slot_cut, width = self._drawn_by_ghosts(graph, arcs[local.is_cut])
-        own_slot = np.bincount(
-            local.sent_from[local.sent_to < local.own[local.sent_from]], minlength=len(local.own)
-        )
+    def __init__(self, local: LocalLinks, shapes: ShardShapes, places: OwnPlaces | None):
+        self.local, self.shapes = local, shapes
+        target_place = shapes.target_places(local)
+        into_place = target_place[local.is_own]
+        self.places = places or OwnPlaces(into_place, shapes.into.n_agents)
+        self.flat_in = shapes.targets.slots(
+            target_place[local.receivers], _ranks(local.receivers, local.in_degree)
+        ).astype(np.int32)  # (arcs,) in-slot of each arc
+        rank, out_place = np.empty(len(local.senders), np.int32), self.places.of
+        order = np.argsort(local.senders, kind="stable")  # receivers ascend for each sender
+        rank[order] = _ranks(local.senders[order], local.out_degree)
+        if shapes.is_turned:
+            out_place = shapes.out.places(shapes.out.bucket(local.out_degree))
+        self.flat_out = shapes.out.slots(out_place[local.senders], rank).astype(np.int32)
+        self.ends = local.own[local.senders], local.targets[local.receivers]  # (arcs,) numbers
+        is_later = self.ends[1] > self.ends[0]
+        own_slot = np.bincount(local.senders[~is_later], minlength=len(local.own))
+        neighbour = self.places.of[local.senders].astype(np.int32)
+        came, is_came = self._came(into_place)
+        rows = self.places.rows
         self.tables: dict[str, Any] = {
             "neighbour": self.receiving(neighbour),
-            "entry": self.receiving(entry, shapes.out.n_slots),
-            "source": self.sending(
-                places.of[local.sent_from].astype(np.int32),
-                neighbour[local.is_cut],
-            ),
-            "slot": self.sending(slot_out.astype(np.uint32), slot_cut.astype(np.uint32)),
-            "real": self.sending(np.ones(len(slot_out)), np.ones(len(slot_cut))),
-            "own_slot": places.rows(own_slot.astype(np.uint32), 0),
-            "width": np.concatenate(
-                [places.rows((local.out_degree + 1).astype(np.uint32), 1), width]
-            ),
-            "ghosts": self.ghosts.astype(np.uint32),
-            "give": self._given(),
+            "entry": self.receiving(self.flat_out, shapes.out.n_slots),
+            "source": self.sending(neighbour),
+            "slot": self.sending((rank + is_later).astype(np.uint32)),
+            "real": self.sending(np.ones(len(rank))),
+            "own_slot": rows(own_slot.astype(np.uint32), 0),
+            "width": rows((local.out_degree + 1).astype(np.uint32), 1),
+            "give": self._given(target_place - shapes.into.n_agents),
+            "came": came,
+            "is_came": is_came,
             "dense": None,
-            "from_into": places.rows(into_place.astype(np.int32), 0) if is_turned else None,
-            "from_out": places.rows(out_place.astype(np.int32), 0) if is_turned else None,
+            "from_into": None if places is None else rows(into_place.astype(np.int32), 0),
+            "from_out": rows(out_place.astype(np.int32), 0) if shapes.is_turned else None,
         }
 
     def receiving(self, values: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
-        """(arcs,) values of the arcs into own agents as a flat array (in-slots,)."""
-        rows = np.full(self.shapes.into.n_slots, fill, values.dtype)
+        """(arcs,) values as a flat array of the in-slots of own agents and guests."""
+        rows = np.full(self.shapes.targets.n_slots, fill, values.dtype)
         rows[self.flat_in] = values
         return rows
 
-    def sending(self, own: NDArray[Any], cut: NDArray[Any]) -> NDArray[Any]:
-        """Values of the arcs from own agents and from ghosts as rows of an out-slot array."""
-        rows = np.zeros(self.n_out, own.dtype)
-        rows[self.flat_out] = own
-        rows[self.flat_cut] = cut
+    def sending(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(arcs,) values as rows of an out-slot array."""
+        rows = np.zeros(self.shapes.out.n_slots + 1, values.dtype)
+        rows[self.flat_out] = values
         return rows
 
-    def _ghosts(self) -> tuple[Ints, Ints]:
-        """The numbers of the ghosts by row, and the row of each cut arc's sender."""
-        local, halo = self.local, self.shapes.halo
-        ghosts = np.zeros(halo.n_rows, np.int64)
-        senders = local.senders[local.is_cut]
-        shards = local.shard_of_sender[local.is_cut]
-        row = np.empty(len(senders), np.int64)
-        for p in np.unique(shards).tolist():
-            from_p = shards == p
-            numbers = np.unique(senders[from_p])
-            first = halo.start(p, local.shard, is_sending=False)
-            ghosts[first : first + len(numbers)] = numbers
-            row[from_p] = first + np.searchsorted(numbers, senders[from_p])
-        return ghosts, row
+    def _given(self, place: Ints) -> Places:
+        """(rows,) the guests, by place among guests, whose sums go to other shards.
 
-    def _given(self) -> NDArray[np.int32]:
-        """(ghost rows,) the places of the own agents whose rows go to other shards."""
-        local, halo = self.local, self.shapes.halo
+        place: (targets,)
+        """
+        halo = self.shapes.halo
         give = np.zeros(halo.n_rows, np.int32)
-        for q, agents in local.given.items():
-            first = halo.start(local.shard, q, is_sending=True)
-            give[first : first + len(agents)] = self.places.of[np.searchsorted(local.own, agents)]
+        for q, agents in self.local.guests.items():
+            first = halo.start(self.local.shard, q, is_sending=True)
+            give[first : first + len(agents)] = place[np.searchsorted(self.local.targets, agents)]
         return give
 
-    def _drawn_by_ghosts(self, graph: Graph, cut: Ints) -> tuple[Places, NDArray[np.uint32]]:
-        """Draw addresses of the cut arcs, and how many slots each ghost row has."""
-        numbers = np.unique(self.ghosts)
-        senders, receivers = graph.arcs_from(numbers)
-        degree = np.bincount(np.searchsorted(numbers, senders), minlength=len(numbers))
-        rank = _ranks(np.searchsorted(numbers, senders), degree) + (receivers > senders)
-        slots = rank[np.searchsorted(_keys(graph, senders, receivers), cut)]
-        width = degree[np.searchsorted(numbers, self.ghosts)] + 1
-        return slots, width.astype(np.uint32)
+    def _came(self, place: Ints) -> tuple[Places, Bools]:
+        """The rows of other shards for each own agent, at its place: slots of `heard`.
+
+        The second array tells slots with a row from slots that only fill.
+        """
+        heard, halo = self.shapes.heard, self.shapes.halo
+        came, is_came = np.zeros(heard.n_slots, np.int32), np.zeros(heard.n_slots, np.bool_)
+        number = np.zeros(len(place), np.int32)
+        for p, agents in self.local.hearers.items():
+            flat = heard.slots(place[agents], number[agents])
+            first = halo.start(p, self.local.shard, is_sending=False)
+            came[flat] = first + np.arange(len(agents))
+            is_came[flat] = True
+            number[agents] += 1
+        return came, is_came
 
 
-def _ranks(owner: Any, degree: Ints) -> Places:
+def _ranks(owner: Places, degree: Ints) -> Places:
     """The rank of each arc among those of its owner; arcs stand owner by owner."""
     first = np.concatenate([[0], np.cumsum(degree)])
     return np.arange(len(owner), dtype=np.int32) - first.astype(np.int32)[owner]
-
-
-def _keys(graph: Graph, senders: Ints, receivers: Any) -> Ints:
-    """One integer per arc, which ascends with senders and then with receivers."""
-    return senders * graph.n_agents + receivers

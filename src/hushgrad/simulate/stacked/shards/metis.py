@@ -40,7 +40,7 @@ def _main(directory: str, n_parts: str) -> None:
     metis: Any = optional("pymetis", "scale")
     with np.load(Path(directory, _GIVEN)) as given:
         adjacency = metis.CSRAdjacency(given["starts"], given["neighbours"])
-    rows = metis.Options(objtype=metis.ObjType.VOL)  # fewest ghosts: arcs that are cut cost nothing
+    rows = metis.Options(objtype=metis.ObjType.VOL)  # fewest guests: arcs that are cut cost nothing
     _, part = metis.part_graph(int(n_parts), adjacency=adjacency, recursive=False, options=rows)
     np.save(Path(directory, _FOUND), np.asarray(part, np.int64))
 

@@ -1,7 +1,7 @@
 """The compiled loop over several devices: the functions of `Program` on every shard.
 
-Arguments by agent are divided among the devices, others are the same on all. Only the exchange of
-ghosts and the metrics cross from device to device.
+Arguments by agent are divided among the devices, others are the same on all. Only the
+exchange of rows and the metrics cross from device to device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec
 from hushgrad.exchange import Array
 from hushgrad.simulate.stacked.constants import Prepared
 from hushgrad.simulate.stacked.program import Compiled, Program
-from hushgrad.simulate.stacked.shards.agents import ShardAgents, ShardConstants, ShardPlan
+from hushgrad.simulate.stacked.shards.agents import ShardAgents, ShardPlan
 from hushgrad.simulate.stacked.shards.mesh import AXIS
 
 BY_AGENT = PartitionSpec(AXIS)
@@ -28,7 +28,7 @@ SHARED = ("trial_key", "numbers", "solution")  # arguments that are the same on 
 class ShardedProgram(Program):
     """The compiled functions of an algorithm, each on all shards at once."""
 
-    agents, constants = ShardAgents, ShardConstants
+    agents = ShardAgents
     plan: ShardPlan
 
     def _compile(self) -> tuple[Compiled, Compiled, Compiled]:

@@ -21,7 +21,7 @@ from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.stacked.numbers import stacked_numbers
 from hushgrad.simulate.stacked.program import Simulation, program_of
-from hushgrad.simulate.stacked.shards.agents import ShardPlan
+from hushgrad.simulate.stacked.shards.agents import Crossing, ShardPlan
 from hushgrad.simulate.stacked.shards.layout import LocalLinks, OwnPlaces, ShardLayout, ShardShapes
 from hushgrad.simulate.stacked.shards.mesh import Shards
 from hushgrad.simulate.stacked.shards.partition import partition
@@ -70,7 +70,10 @@ class ShardedSimulation(Simulation):
             per_trial=problem.n_trials is not None,
             varied=tuple(n for n, number in enumerate(numbers) if number.ndim > 1),
             shards=shards,
-            halos=tuple((links, own.halo, own.out.n_slots) for links, own in shapes.items()),
+            crossings=tuple(
+                (links, Crossing(own.halo, own.guests.meta, own.heard.meta))
+                for links, own in shapes.items()
+            ),
             n_real=graph.n_agents,
         )
         self.program = program_of(algorithm, self.plan, ShardedProgram)
@@ -81,19 +84,16 @@ class ShardedSimulation(Simulation):
         found: dict[Links, dict[int, ShardLayout]] = {}
         self._own: dict[int, Ints] = {}  # by shard: its agents' numbers
         self._places: dict[int, OwnPlaces] = {}
-        for links, graph in self._graphs.items():
+        for links, graph in self._graphs.items():  # those of the graph first
             every = {s: LocalLinks.of(graph, self._partition, s) for s in self.shards.mine}
-            shapes = ShardShapes.of(every, self.shards)
-            if links is Links.GRAPH:
-                for s, local in every.items():
-                    self._own[s] = local.own
-                    places = shapes.into.places(local.in_degree)
-                    self._places[s] = OwnPlaces(places, shapes.into.n_agents)
-            is_turned = graph.is_directed or links is not Links.GRAPH
+            n_places = next((places.n for places in self._places.values()), None)
+            shapes = ShardShapes.of(every, self.shards, n_places)
             found[links] = {
-                s: ShardLayout(graph, local, shapes, self._places[s], is_turned=is_turned)
-                for s, local in every.items()
+                s: ShardLayout(local, shapes, self._places.get(s)) for s, local in every.items()
             }
+            if links is Links.GRAPH:
+                self._own = {s: local.own for s, local in every.items()}
+                self._places = {s: layout.places for s, layout in found[links].items()}
         return found
 
     # ---- arguments of the program
@@ -122,9 +122,11 @@ class ShardedSimulation(Simulation):
                 **groups.pop(shard),
             }
             for letter, kind in self.algorithm.needs.items():
-                weights = self.network.weights_into(kind, own)
-                arrays["own"][letter] = places.rows(weights.own, 1.0)
-                arrays["receiving"][Links.GRAPH, letter] = layout.receiving(weights.links)
+                weights, local = self.network.weights_into(kind, layout.local.targets), layout.local
+                arrays["own"][letter] = places.rows(weights.own[local.is_own], 1.0)
+                arrays["receiving"][Links.GRAPH, letter] = layout.receiving(
+                    weights.links[local.is_sent]
+                )
             if self.algorithm.wakes_links:
                 arrays["link_number"] = self._link_numbers(layout)
             masks = self._masks(self._problem.dim, seed, own)
@@ -137,12 +139,9 @@ class ShardedSimulation(Simulation):
 
     def _link_numbers(self, layout: ShardLayout) -> Ints:
         """(out-slots,) the number of each undirected link, −1 where there is none."""
-        local, cut = layout.local, layout.local.is_cut
-        senders = np.concatenate([local.own[local.sent_from], local.senders[cut]])
-        receivers = np.concatenate([local.sent_to, local.own[local.receivers[cut]]])
+        senders, receivers = layout.ends
         ends = np.minimum(senders, receivers), np.maximum(senders, receivers)
-        numbers = self.network.graph.link_numbers(*ends) + 1
-        return layout.sending(*np.split(numbers, [len(local.sent_to)])) - 1
+        return layout.sending(self.network.graph.link_numbers(*ends) + 1) - 1
 
     def _groups(self) -> dict[int, dict[str, Any]]:
         """By shard: the agents' data, group by group of equal shapes, and their places."""
