@@ -75,3 +75,9 @@ class ShardAgents(StackedAgents):
     def gradient(self, x: Array) -> Array:
         """Places without an agent stand still, so that their numbers stay finite."""
         return jnp.where(self.constants.args["is_agent"][:, None, None], super().gradient(x), 0.0)
+
+    def _real(self, values: Array, links: Links) -> Array:
+        if self.constants.table(links, "real") is not None:
+            return super()._real(values, links)
+        last = values.shape[0] - 1  # the row of zeros is the only one without a link
+        return jnp.where(jnp.arange(last + 1)[:, None, None] < last, values, 0.0)

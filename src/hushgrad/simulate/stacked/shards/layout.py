@@ -189,6 +189,7 @@ class ShardShapes:
     heard: Bucketed  # own agents in the same buckets, by the rows that they get
     out: Bucketed
     is_turned: bool  # whether senders have another order than receivers
+    is_full: bool  # whether every agent has as many links as its bucket of senders is wide
     halo: Halo
 
     @staticmethod
@@ -208,6 +209,9 @@ class ShardShapes:
         out = Bucketed.of({s: local.out_degree for s, local in every.items()}, shards)
         if out.n == 1:
             out = replace(out, sizes=np.array([n_places or into.n_agents]))
+        full = {
+            s: np.isin(local.out_degree, out.widths).all(keepdims=True) for s, local in every.items()
+        }
         counts = shards.together({s: local.counts(shards.n) for s, local in every.items()})
         return ShardShapes(
             quiet,
@@ -216,6 +220,7 @@ class ShardShapes:
             Bucketed(np.concatenate([np.zeros(quiet.n, np.int64), rows]), into.sizes),
             out,
             out.n > 1,
+            bool(shards.together(full).all()),
             Halo.of(counts),
         )
 
@@ -285,7 +290,7 @@ class ShardLayout:
             "entry": self.receiving(self.flat_out, shapes.out.n_slots),
             "source": self.sending(neighbour),
             "slot": self.sending((rank + is_later).astype(np.uint32)),
-            "real": self.sending(np.ones(len(rank))),
+            "real": None if shapes.is_full else self.sending(np.ones(len(rank))),
             "own_slot": rows(own_slot.astype(np.uint32), 0),
             "width": rows((local.out_degree + 1).astype(np.uint32), 1),
             "give": self._given(target_place - shapes.into.n_agents),
