@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax import lax
 
 # The width is an upper bound: a machine without AVX-512 computes with its own, narrower vectors.
 # Multithreaded tiny dots cost five times their work.
@@ -28,3 +30,23 @@ class Compiled:
             result = self._call(*args, **options)
             self._is_compiled = True
             return result
+
+
+def repeated(
+    step: Callable[[Any, Any], Any], first: Any, n: Any, state: Any, *, in_pairs: bool
+) -> Any:
+    """The state after `step(k, state)` for n values of k from `first` on, inside a program.
+
+    After every turn of a loop XLA copies the new state to the place of the old one. Of two steps in
+    a turn the second may write to that place at once. This compiles the step twice more.
+    """
+
+    def pair(p: Any, state: Any) -> Any:
+        k = first + 2 * p
+        return step(k + 1, step(k, state))
+
+    begin = first
+    if in_pairs:
+        state = lax.fori_loop(0, n // 2, pair, state)
+        begin = first + n - n % 2
+    return lax.fori_loop(begin, first + n, step, state)

@@ -20,6 +20,7 @@ from hushgrad.simulate.stacked.layout import Buckets
 
 _LANES = 8  # float64 numbers in the widest vector register; narrower ones hold a part of 8
 _SMALL = 2048  # agents · d · trials
+_LARGE = 2**16
 
 # A hundred operations each, which JAX traces once per shape and not in every place of a program.
 threefry, uniforms = jax.jit(contract.threefry), jax.jit(contract.uniforms)
@@ -47,7 +48,16 @@ class Plan:
     @property
     def is_small(self) -> bool:
         """Whether an iteration has so few numbers that loops cost more than they do."""
-        return self.n_agents * self.dim * self.n_trials < _SMALL
+        return self._size < _SMALL
+
+    @property
+    def is_large(self) -> bool:
+        """Whether copies of a state cost more than the compilation of one more step."""
+        return self._size >= _LARGE
+
+    @property
+    def _size(self) -> int:
+        return self.n_agents * self.dim * self.n_trials
 
 
 @dataclass(frozen=True)

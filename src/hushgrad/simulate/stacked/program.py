@@ -36,7 +36,7 @@ from hushgrad.exchange import Array, Links, drive
 from hushgrad.mixing import Network
 from hushgrad.problems import Problem
 from hushgrad.simulate.stacked.agents import StackedAgents
-from hushgrad.simulate.stacked.compiled import Compiled
+from hushgrad.simulate.stacked.compiled import Compiled, repeated
 from hushgrad.simulate.stacked.constants import (
     LoopConstants,
     Plan,
@@ -150,8 +150,9 @@ class Program:
             return state, carry[1] + agent.awake
 
         def sample(s: Any, carry: Any) -> Any:
-            begin, end = k + s * stride, k + (s + 1) * stride
-            inner = lax.fori_loop(begin, end, iterate, (carry[0], carry[1]))
+            inner = repeated(
+                iterate, k + s * stride, stride, carry[:2], in_pairs=self.plan.is_large
+            )
             off, apart = self._metrics(args, inner[0])
             return (*inner, carry[2].at[s].set(off), carry[3].at[s].set(apart))
 

@@ -210,7 +210,8 @@ class ShardShapes:
         if out.n == 1:
             out = replace(out, sizes=np.array([n_places or into.n_agents]))
         full = {
-            s: np.isin(local.out_degree, out.widths).all(keepdims=True) for s, local in every.items()
+            s: np.isin(local.out_degree, out.widths).all(keepdims=True)
+            for s, local in every.items()
         }
         counts = shards.together({s: local.counts(shards.n) for s, local in every.items()})
         return ShardShapes(
