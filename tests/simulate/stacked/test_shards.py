@@ -10,6 +10,7 @@ import pytest
 import hushgrad as hg
 from hushgrad.errors import InputError
 from hushgrad.simulate.stacked.shards.halo import Halo
+from hushgrad.simulate.stacked.shards.layout import LocalLinks
 from hushgrad.simulate.stacked.shards.partition import blocks, cut_arcs, partition
 from support import cases, cuda, shard_runs
 
@@ -131,6 +132,41 @@ def test_other_threads_run_while_metis_divides_a_graph():
         took = time.monotonic() - begun
         end.set()
     assert max(gaps) < took / 2
+
+
+@pytest.mark.parametrize("n_shards", [2, 5])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        hg.graphs.erdos_renyi(50, 0.1, seed=2),
+        hg.graphs.exponential(30),
+        hg.graphs.paper().two_hop(),
+        hg.graphs.torus(6, 7),
+    ],
+    ids=["undirected", "directed", "two hops", "by a rule"],
+)
+def test_every_arc_is_one_shards_and_a_row_travels_for_each_guest(graph, n_shards):
+    division = partition(graph, n_shards)
+    every = [LocalLinks.of(graph, division, s) for s in range(n_shards)]
+    arcs = [
+        (int(local.own[j]), int(local.targets[i]))
+        for local in every
+        for j, i in zip(local.senders, local.receivers, strict=True)
+    ]
+    assert sorted(arcs) == sorted(
+        zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True)
+    )
+    shard = division.shards(np.arange(graph.n_agents))
+    rows = {(int(shard[j]), i) for j, i in arcs if shard[j] != shard[i]}
+    given = [(p, i) for p in range(n_shards) for q in every[p].guests.values() for i in q.tolist()]
+    assert sorted(given) == sorted(rows)
+    heard = [
+        (p, int(local.own[place]))
+        for local in every
+        for p, places in local.hearers.items()
+        for place in places
+    ]
+    assert sorted(heard) == sorted(rows)
 
 
 @pytest.mark.parametrize("density", [0.1, 0.3, 1.0])
