@@ -217,7 +217,9 @@ def test_ctrl_c_keeps_the_state_of_a_job(study, tmp_path):
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
 def test_mpirun_starts_a_job(study, tmp_path):
-    pytest.importorskip("mpi4py", reason="Open MPI 5 needs mpi4py")
+    told = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True)
+    if "(Open MPI) 4." not in told.stdout:
+        pytest.importorskip("mpi4py", reason="JAX asks mpi4py where mpirun is not Open MPI 4")
     path, cache = study(), tmp_path / "cache"
     done = subprocess.run(
         ["mpirun", "-n", "2", sys.executable, "-m", "hushgrad", "run", str(path), "--distributed",
