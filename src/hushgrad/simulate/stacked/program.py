@@ -73,7 +73,6 @@ class Program:
     """
 
     agents: type[StackedAgents] = StackedAgents
-    constants: type[LoopConstants] = LoopConstants
 
     def __init__(self, algorithm: Algorithm, plan: Plan, *, is_fixed: bool = False):
         self._pattern, self.plan, self.is_fixed = algorithm, plan, is_fixed
@@ -90,7 +89,7 @@ class Program:
 
     def _start(self, args: Any, x0: Array) -> tuple[Any, Prepared]:
         """The state before iteration 0, and the arrays that the steps will ask for."""
-        agent = self.agents(self.constants(self.plan, args), jnp.zeros((), int))
+        agent = self.agents(LoopConstants(self.plan, args), jnp.zeros((), int))
         algorithm = self._algorithm(args)
         state = algorithm.init(agent, x0)
         if algorithm.first_differs:  # it may look at a number, too, and shows it before it runs
@@ -111,13 +110,13 @@ class Program:
         self, args: Any, state: Any, step: Any, prepared: Prepared | None = None
     ) -> LoopConstants:
         """The arrays that the step will ask for, noted in a dry run and made before the loop."""
-        return self.constants(self.plan, args, self._note_needs(args, state, step), prepared)
+        return LoopConstants(self.plan, args, self._note_needs(args, state, step), prepared)
 
     def _note_needs(self, args: Any, state: Any, step: Any) -> StepNeeds:
         kind = step.__name__
 
         def dry(state: Any) -> Any:
-            agent = self.agents(self.constants(self.plan, args), jnp.zeros((), int))
+            agent = self.agents(LoopConstants(self.plan, args), jnp.zeros((), int))
             state = drive(step(agent, state), agent.answer)
             self._needs[kind] = agent.constants.noted
             return state

@@ -56,7 +56,8 @@ class LocalLinks:
     @staticmethod
     def of(graph: Graph, partition: Partition, shard: int) -> LocalLinks:
         own = partition.agents(shard)
-        guests = _by_shard(partition, shard, of=graph.arcs_from(own)[1])
+        sent_to = graph.arcs_from(own)[1]
+        guests = _by_shard(partition, shard, sent_to, sent_to)
         targets = np.sort(np.concatenate([own, *guests.values()]))
         is_own = partition.shards(targets) == shard
         senders, receivers = graph.arcs_into(targets)
@@ -64,7 +65,7 @@ class LocalLinks:
         is_sent = partition.shards(senders) == shard
         is_heard = ~is_sent & is_own[receivers]
         ends = np.searchsorted(own, targets[receivers[is_heard]])
-        hearers = _by_shard(partition, shard, of=senders[is_heard], ends=ends)
+        hearers = _by_shard(partition, shard, senders[is_heard], ends)
         senders = np.searchsorted(own, senders[is_sent]).astype(np.int32)
         receivers = receivers[is_sent]
         return LocalLinks(shard, own, targets, is_own, is_sent, senders, receivers, guests, hearers)
@@ -95,13 +96,10 @@ class LocalLinks:
         return found
 
 
-def _by_shard(
-    partition: Partition, own: int, *, of: Ints, ends: Ints | None = None
-) -> dict[int, Ints]:
-    """The distinct `ends` by the shards of the agents `of`, without the own shard; ascending."""
-    shards = partition.shards(of)
-    ends = of if ends is None else ends
-    return {q: np.unique(ends[shards == q]) for q in np.unique(shards).tolist() if q != own}
+def _by_shard(partition: Partition, shard: int, agents: Ints, ends: Ints) -> dict[int, Ints]:
+    """The distinct `ends`, one for each of `agents`, by the agents' shards other than `shard`."""
+    shards = partition.shards(agents)
+    return {q: np.unique(ends[shards == q]) for q in np.unique(shards).tolist() if q != shard}
 
 
 @dataclass(frozen=True)
