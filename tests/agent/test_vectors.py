@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrad.agent.vectors import FINITE, is_within
+from hushgrad.agent.vectors import FINITE, combine, is_within
 
 
 @given(
@@ -24,3 +24,17 @@ def test_one_bad_number_among_many_is_seen(n, bad):
     assert is_within(vector, 1e12)
     vector[n // 2] = bad
     assert not is_within(vector, 1e12)
+
+
+@given(
+    st.lists(st.sampled_from([-2.0, -1.0, -0.3, 0.0, 1.0, 1.7]), min_size=1, max_size=5),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_combination_adds_products_from_the_first_to_the_last(weights, seed):
+    vectors = [*np.random.default_rng(seed).normal(size=(len(weights), 3))]
+    before = np.array(vectors)
+    expected = np.zeros(3)
+    for w, vector in zip(weights, before, strict=True):
+        expected = expected + w * vector
+    assert np.array_equal(combine(weights, vectors), expected)
+    assert np.array_equal(vectors, before)

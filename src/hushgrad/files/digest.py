@@ -36,13 +36,13 @@ def digest(piece: bytes | memoryview) -> bytes:
     return _GHASH.encrypt(_NONCE, b"", piece)
 
 
-def joint_digest(*pieces: Any) -> bytes:
+def joint_digest(*pieces: bytes | memoryview) -> bytes:
     """The digest of all pieces as if they were one piece."""
-    if sum([memoryview(piece).nbytes for piece in pieces]) <= _SMALL:
+    if sum(map(len, pieces)) <= _SMALL:
         return digest(b"".join(pieces))
     cipher = Cipher(AES(_KEY), GCM(_NONCE)).encryptor()
     for piece in pieces:
-        whole = memoryview(piece).cast("B")
+        whole = memoryview(piece)
         for place in range(0, len(whole), _MOST):
             cipher.authenticate_additional_data(whole[place : place + _MOST])
     cipher.finalize()

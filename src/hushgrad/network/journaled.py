@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,12 +99,12 @@ class JournaledMachine:
         machine, gradients = self.machine, self._gradients
         self._gradients = []
         if not is_head:
-            arrays = {f"{_SUM}{e}": total for e, total in enumerate(self._sums)}
+            arrays = dict(zip(_names(_SUM, len(self._sums)), self._sums, strict=True))
         elif machine.k == machine.since:  # the start and the gradients there give the state
             arrays = {_X0: machine.x0}
         else:
             arrays, gradients = machine.state._asdict(), gradients[self._n_past :]
-        arrays |= {f"{_GRADIENT}{n}": g for n, g in enumerate(gradients)}
+        arrays.update(zip(_names(_GRADIENT, len(gradients)), gradients, strict=True))
         return Section(machine.k, machine.round, arrays, blob, self._facts() if is_head else {})
 
     def _facts(self) -> Mapping[str, Any]:
@@ -184,6 +185,12 @@ class JournaledMachine:
         local = replace(machine.agent.local, gradient=np.zeros_like)
         other = StepMachine(machine.algorithm, local, machine.x0)
         return machine.algorithm.init(other.agent, other.x0[None, :, None])
+
+
+@cache
+def _names(kind: str, count: int) -> tuple[str, ...]:
+    """The names of that many arrays of one kind, the same objects in every round."""
+    return tuple([f"{kind}{n}" for n in range(count)])
 
 
 def _sums(section: Section) -> tuple[Vector, ...]:

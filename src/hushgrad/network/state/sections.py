@@ -68,7 +68,8 @@ def encode_section(section: Section, checksum: bytes) -> tuple[list[Any], int, b
         whole = b"".join(pieces)
         checksum = digest(checksum + whole)
         return [b"".join((_MAGIC, checksum, whole))], _CHECKED + len(whole), checksum
-    pieces = [b"".join(pieces[:4]), *values]
+    plain = [value.reshape(-1).view(np.uint8).data for value in values]
+    pieces = [b"".join(pieces[:4]), *plain]
     checksum = joint_digest(checksum, *pieces)
     return [_MAGIC + checksum, *pieces], _CHECKED + len(pieces[0]) + size, checksum
 
