@@ -121,7 +121,7 @@ def assert_survives(network, twin, *, kills, seed, iterations):
 
 
 def test_killed_agents_go_on_as_if_nothing_had_happened(write_network):
-    network, twin = write_network(ALGORITHMS["PDG-NDS"], edges=TRIANGLE, iterations=150, pace=0.01)
+    network, twin = write_network(ALGORITHMS["PDG-NDS"], edges=TRIANGLE, iterations=150, pace=0.03)
     assert_survives(network, twin, kills=9, seed=1, iterations=150)
 
 
@@ -138,7 +138,7 @@ def test_two_hundred_kills_leave_no_trace(write_network, algorithm, durability):
 @pytest.mark.slow
 def test_an_objective_that_never_repeats_itself_survives_kills_too(write_network):
     network, _ = write_network(
-        ALGORITHMS["Aug-DGM"], edges=TRIANGLE, iterations=80, pace=0.01, noise=0.1
+        ALGORITHMS["Aug-DGM"], edges=TRIANGLE, iterations=80, pace=0.07, noise=0.1
     )
     network.hold.touch()
     network.start()
