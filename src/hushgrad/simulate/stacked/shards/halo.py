@@ -56,8 +56,13 @@ class Halo:
         number = next(r for r, pairs in enumerate(self.rounds) if (sender, receiver) in pairs)
         return sum(self.sizes[:number])
 
-    def exchange(self, sums: Array, given: Array) -> Array:
-        """The rows (n_rows, …) that come from other shards; `given` holds the places of ours."""
+    def exchange(self, sums: Array, given: Array | None) -> Array:
+        """The rows (n_rows, …) that come from other shards.
+
+        `given` holds the places of ours; None: all `sums` go, as they stand.
+        """
+        if given is None:
+            return lax.ppermute(sums, AXIS, self.rounds[0])
         if self.is_dense:
             return lax.all_to_all(take(sums, given), AXIS, 0, 0, tiled=True)
         came: list[Array] = []

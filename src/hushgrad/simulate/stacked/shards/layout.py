@@ -51,13 +51,15 @@ class LocalLinks:
     senders: Places  # (arcs,) receiver by receiver: places in `own`
     receivers: Places  # (arcs,) places in `targets`
     guests: Mapping[int, Ints]  # by other shard: its agents that own agents send to, numbers
-    hearers: Mapping[int, Ints]  # by other shard: own agents that it sends to, places in `own`
+    # by other shard: own agents that it sends to, as places in `own`, and its arcs to each
+    hearers: Mapping[int, tuple[Ints, Ints]]
 
     @staticmethod
     def of(graph: Graph, partition: Partition, shard: int) -> LocalLinks:
         own = partition.agents(shard)
         sent_to = graph.arcs_from(own)[1]
-        guests = _by_shard(partition, shard, sent_to, sent_to)
+        to = _by_shard(partition, shard, sent_to, sent_to)
+        guests = {q: agents for q, (agents, _) in to.items()}
         targets = np.sort(np.concatenate([own, *guests.values()]))
         is_own = partition.shards(targets) == shard
         senders, receivers = graph.arcs_into(targets)
@@ -84,8 +86,15 @@ class LocalLinks:
     def n_heard(self) -> Ints:
         """(agents,) other shards that send to each own agent."""
         found = np.zeros(len(self.own), np.int64)
-        for places in self.hearers.values():
+        for places, _ in self.hearers.values():
             found[places] += 1
+        return found
+
+    def most_heard(self, bucket: Ints, n: int) -> Ints:
+        """(n,) the largest `n_heard` of the agents in each bucket; only those that hear count."""
+        found = np.zeros(n, np.int64)
+        hears = self.n_heard > 0
+        np.maximum.at(found, bucket[hears], self.n_heard[hears])
         return found
 
     def counts(self, n_shards: int) -> Ints:
@@ -96,10 +105,15 @@ class LocalLinks:
         return found
 
 
-def _by_shard(partition: Partition, shard: int, agents: Ints, ends: Ints) -> dict[int, Ints]:
-    """The distinct `ends`, one for each of `agents`, by the agents' shards other than `shard`."""
+def _by_shard(
+    partition: Partition, shard: int, agents: Ints, ends: Ints
+) -> dict[int, tuple[Ints, Ints]]:
+    """The distinct `ends`, one for each of `agents`, by the agents' shards other than `shard`, and
+    how often each is there.
+    """
     shards = partition.shards(agents)
-    return {q: np.unique(ends[shards == q]) for q in np.unique(shards).tolist() if q != shard}
+    others = [q for q in np.unique(shards).tolist() if q != shard]
+    return {q: np.unique(ends[shards == q], return_counts=True) for q in others}
 
 
 @dataclass(frozen=True)
@@ -196,31 +210,28 @@ class ShardShapes:
     ) -> ShardShapes:
         """n_places: the canonical places; None: those of receivers over these links."""
         own = {s: local.in_degree[local.is_own] for s, local in every.items()}
-        quiet = Bucketed.of({s: own[s][local.n_heard == 0] for s, local in every.items()}, shards)
-        hearing = Bucketed.of({s: own[s][local.n_heard > 0] for s, local in every.items()}, shards)
-        most = np.zeros((len(shards.mine), hearing.n), np.int64)
-        for row, (s, local) in zip(most, every.items(), strict=True):
-            hears = local.n_heard > 0
-            np.maximum.at(row, hearing.bucket(own[s][hears]), local.n_heard[hears])
-        rows = shards.together(dict(zip(every, most, strict=True))).max(0)
+        quiet = Bucketed.of({s: own[s][d.n_heard == 0] for s, d in every.items()}, shards)
+        hearing = Bucketed.of({s: own[s][d.n_heard > 0] for s, d in every.items()}, shards)
         into = quiet.then(hearing)
-        out = Bucketed.of({s: local.out_degree for s, local in every.items()}, shards)
+        rows = {s: d.most_heard(hearing.bucket(own[s]), hearing.n) for s, d in every.items()}
+        most = shards.together(rows).max(0)
+        out = Bucketed.of({s: d.out_degree for s, d in every.items()}, shards)
         if out.n == 1:
             out = replace(out, sizes=np.array([n_places or into.n_agents]))
-        full = {
-            s: np.isin(local.out_degree, out.widths).all(keepdims=True)
-            for s, local in every.items()
-        }
-        counts = shards.together({s: local.counts(shards.n) for s, local in every.items()})
+        full = {s: np.array(np.isin(d.out_degree, out.widths).all()) for s, d in every.items()}
+        guests = Bucketed.of({s: d.in_degree[~d.is_own] for s, d in every.items()}, shards)
+        halo = Halo.of(shards.together({s: d.counts(shards.n) for s, d in every.items()}))
+        if shards.n == 2:  # all guests are in the other shard, and their sums go as they stand
+            halo = replace(halo, sizes=(guests.n_agents,))
         return ShardShapes(
-            quiet,
-            hearing,
-            Bucketed.of({s: d.in_degree[~d.is_own] for s, d in every.items()}, shards),
-            Bucketed(np.concatenate([np.zeros(quiet.n, np.int64), rows]), into.sizes),
-            out,
-            out.n > 1,
-            bool(shards.together(full).all()),
-            Halo.of(counts),
+            quiet=quiet,
+            hearing=hearing,
+            guests=guests,
+            heard=Bucketed(np.concatenate([np.zeros(quiet.n, np.int64), most]), into.sizes),
+            out=out,
+            is_turned=out.n > 1,
+            is_full=bool(shards.together(full).all()),
+            halo=halo,
         )
 
     @cached_property
@@ -312,12 +323,14 @@ class ShardLayout:
         rows[self.flat_out] = values
         return rows
 
-    def _given(self, place: Ints) -> Places:
+    def _given(self, place: Ints) -> Places | None:
         """(rows,) the guests, by place among guests, whose sums go to other shards.
 
-        place: (targets,)
+        place: (targets,); the result is None where the sums go as they stand.
         """
         halo = self.shapes.halo
+        if halo.n_shards == 2:
+            return None
         give = np.zeros(halo.n_rows, np.int32)
         for q, agents in self.local.guests.items():
             first = halo.start(self.local.shard, q, is_sending=True)
@@ -332,10 +345,12 @@ class ShardLayout:
         heard, halo = self.shapes.heard, self.shapes.halo
         came, is_came = np.zeros(heard.n_slots, np.int32), np.zeros(heard.n_slots, np.bool_)
         number = np.zeros(len(place), np.int32)
-        for p, agents in self.local.hearers.items():
+        for p, (agents, n_arcs) in self.local.hearers.items():
             flat = heard.slots(place[agents], number[agents])
-            first = halo.start(p, self.local.shard, is_sending=False)
-            came[flat] = first + np.arange(len(agents))
+            row = np.arange(len(agents))
+            if halo.n_shards == 2:
+                row = self.shapes.guests.places(self.shapes.guests.bucket(n_arcs))
+            came[flat] = halo.start(p, self.local.shard, is_sending=False) + row
             is_came[flat] = True
             number[agents] += 1
         return came, is_came
