@@ -2,6 +2,7 @@
 
     bare     asyncio streams and ssl: in every round one frame to and one from every neighbour
     agent    `hushgrad agent` with a very cheap objective, which sends frames of the same size
+    skeleton an agent without its work (skeleton.py)
 
 rings.py starts the process. The clock starts at round `warm`, when the process has connected and
 its buffers have grown. The last line of stdout is the result, one JSON document.
@@ -102,6 +103,10 @@ def main(kind: str, settings: dict[str, Any]) -> None:
     if kind == "bare":
         asyncio.run(bare(settings))
     else:
+        if kind == "skeleton":
+            from benchmarks.network.skeleton import strip
+
+            strip()
         agent(settings)
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     heavy = [name for name in HEAVY if name in sys.modules]

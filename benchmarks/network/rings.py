@@ -26,7 +26,7 @@ from hushgrad.network.keys.identity import mint
 from hushgrad.theory import WEAKNESSES
 
 PATIENCE = 120  # seconds for one network
-KINDS = ("bare", "DGD", "process", "power")  # DGD runs with process durability
+KINDS = ("bare", "skeleton", "DGD", "process", "power")  # those not named so run with `process`
 _LOOPBACK = "127.0.0.1"
 
 
@@ -75,7 +75,8 @@ def run_ring(
             | {"file": str(_agent_file(place, member, n_agents, dim, rounds, kind))}
             for member in members
         ]
-        ended = _run_all("bare" if kind == "bare" else "agent", members, settings)
+        what = kind if kind in ("bare", "skeleton") else "agent"
+        ended = _run_all(what, members, settings)
     return found | {
         "rate": 1 / max(end["wall"] for end in ended),
         "round": max(end["median"] for end in ended),

@@ -71,7 +71,7 @@ def test_a_note_names_a_late_link():
     assert note.startswith("busy: the link of the pair was 10% late")
 
 
-@pytest.mark.parametrize("kind", some(["process", "bare"]))
+@pytest.mark.parametrize("kind", some(["skeleton", "process", "bare"], 2))
 def test_a_ring_of_processes_runs(kind):
     found = run_ring(kind, 3, 40, n_agents=3)
     assert found["rate"] > 1
