@@ -26,7 +26,7 @@ from hushgrad.network.keys.identity import mint
 from hushgrad.theory import WEAKNESSES
 
 PATIENCE = 120  # seconds for one network
-KINDS = ("bare", "skeleton", "DGD", "process", "power")  # those not named so run with `process`
+KINDS = ("bare", "skeleton", "DGD", "process", "power")  # all but `power` have durability `process`
 _LOOPBACK = "127.0.0.1"
 
 

@@ -1,9 +1,9 @@
-"""An agent that only sends, waits and counts rounds: what remains when its work costs nothing.
+"""An agent that sends and waits: what remains when nearly all its work costs nothing.
 
 `strip` takes from the agent of this process what hushgrad promises: bounds and digests of messages,
 the journal of rounds, the watch on jumps, checks of the objective, counters, and the algorithm's
-arithmetic. The messages have the same size and mean nothing. Its time is a lower bound for any
-version of the agent that is built like this one, however fast its work becomes.
+arithmetic. The objective is still called, and the whole state is still written once in eight steps.
+The messages have the same size and mean nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hushgrad.network.ops import counters
 from hushgrad.network.protocol import frames
 from hushgrad.network.state import journal, sections
 
-_FIRST = 5  # rounds that are kept as ever, before the agent has settled
+_FIRST = 5  # rounds that are written to the journal as usual
 
 
 def strip() -> None:
@@ -59,6 +59,6 @@ def _record(real: Any) -> Any:
 
 
 def _replace(owner: Any, name: str, new: Any) -> None:
-    """Put `new` in the place of something that is there; else an error tells of the new name."""
+    """Put `new` in the place of `name`; if hushgrad has no such name any more, that is an error."""
     getattr(owner, name)
     setattr(owner, name, new)

@@ -62,11 +62,11 @@ def markdown(kept: dict[str, Any]) -> str:
             [s["case"], f"{s['agents']:.0e}", str(s["d"]), duration(s["one"]), duration(s["two"]),
              f"{s['ratio']:.2f} ({s['least']:.2f} … {s['largest']:.2f})",
              ("≤ " if s["ratio"] <= s["most"] else "MISSED: ") + str(s["most"]),
-             f"{s['apart']:.2f}", str(s["guests"])]
+             f"{s['apart']:.2f}", str(s["rows"])]
             for s in kept["speed"]
         ]  # fmt: skip
         header = [
-            "network", "agents", "d", "one process", "two", "ratio", "target", "apart", "guests",
+            "network", "agents", "d", "one process", "two", "ratio", "target", "apart", "rows sent",
         ]  # fmt: skip
         tables.append(
             Table("Seconds of an iteration, each process on a core of its own", header, rows)

@@ -97,7 +97,7 @@ class _Run:
         self.told = {"set_up": time.perf_counter() - begun}
         if shards is not None:
             halo = self._simulation.plan.crossings[0][1].halo
-            self.told |= {"guests": halo.n_rows, "rounds": len(halo.rounds)}
+            self.told |= {"rows": halo.n_rows, "exchanges": len(halo.rounds)}
 
     def advance(self, n: int) -> float:
         import jax

@@ -123,8 +123,8 @@ def speed(case: str, agents: int, d: int, most: float, rounds: int) -> dict[str,
             "two": statistics.median(b for _, b, _ in turns),
             "ratio": statistics.median(ratios), "least": min(ratios), "largest": max(ratios),
             "apart": statistics.median(c / a for a, _, c in turns),
-            "set_up": two.told["set_up"], "guests": two.told["guests"],
-            "exchanges": two.told["rounds"],
+            "set_up": two.told["set_up"], "rows": two.told["rows"],
+            "exchanges": two.told["exchanges"],
         }  # fmt: skip
 
 

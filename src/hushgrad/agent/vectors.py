@@ -26,8 +26,9 @@ def is_finite(vector: Vector) -> bool:
 
 def is_within(vector: Vector, most: float) -> bool:
     """Whether every number is finite and at most `most` in size."""
-    # a few numbers cost less as Python's; none exceeds their length, in which NaN stays
-    if len(vector) <= _FEW and math.hypot(*vector.tolist()) <= most:
+    # a few numbers are quicker as Python's; no number is larger than the Euclidean norm, and a norm
+    # below infinity has neither NaN nor infinity in it
+    if len(vector) <= _FEW and math.hypot(*vector.tolist()) <= most <= FINITE:
         return True
     return bool(vector.max() <= most and vector.min() >= -most)
 

@@ -51,6 +51,11 @@ def test_shards_give_the_numbers_of_one_device_and_of_the_equations():
     assert check_cuda(found) == {("torus", n): ["collective_permute"] for n in "25"}
 
 
+def test_agents_that_hear_from_more_shards_than_slots_are_written_out():
+    """Wider buckets are summed in groups of slots."""
+    check(shard_runs.distances(["complete"], [34], 5, trials=1))
+
+
 @pytest.mark.slow
 def test_every_algorithm_split_mask_and_kind_of_data_on_1_2_5_and_8_devices():
     check(shard_runs.distances([], [1, 2, 5, 8], 200, timeout=3000))

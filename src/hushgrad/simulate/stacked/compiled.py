@@ -37,8 +37,8 @@ def repeated(
 ) -> Any:
     """The state after `step(k, state)` for n values of k from `first` on, inside a program.
 
-    After every turn of a loop XLA copies the new state to the place of the old one. Of two steps in
-    a turn the second may write to that place at once. This compiles the step twice more.
+    After every turn of a loop XLA copies the new state to the place of the old one. Where a turn is
+    two steps, the second writes its state there directly. The step is compiled twice more.
     """
 
     def pair(p: Any, state: Any) -> Any:

@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def is_large(self) -> bool:
-        """Whether copies of a state cost more than the compilation of one more step."""
+        """Whether copies of a state cost more than compiling the step twice more."""
         return self._size >= _LARGE
 
     @property

@@ -1,6 +1,6 @@
-"""The agents of one shard inside the compiled loop: as all agents at once, and rows of others.
+"""The agents of one shard inside the compiled loop.
 
-Sums over an agent's neighbours are formed in the neighbours' shards, and only sums travel.
+Each shard adds up the messages of its own agents, and only these sums travel between shards.
 
 The program of a shard (program.py) runs the steps on them.
 """
@@ -62,7 +62,8 @@ class ShardSums(NeighbourSums):
 
         rows = sums_by_bucket(crossing.heard, row, shape)
         widths = (width for _, _, width in crossing.heard)
-        return [a + b if width else a for a, b, width in zip(sums, rows, widths, strict=False)]
+        own = zip(sums[: len(into)], rows, widths, strict=True)
+        return [a + b if width else a for a, b, width in own]
 
 
 class ShardAgents(StackedAgents):
@@ -77,6 +78,9 @@ class ShardAgents(StackedAgents):
         return jnp.where(self.constants.args["is_agent"][:, None, None], super().gradient(x), 0.0)
 
     def _real(self, values: Array, links: Links) -> Array:
+        """Where all agents have full slots, slots of places without an agent keep their numbers:
+        nothing of such a place reaches an agent, and its own gradient is zero.
+        """
         if self.constants.table(links, "real") is not None:
             return super()._real(values, links)
         last = values.shape[0] - 1  # the row of zeros is the only one without a link

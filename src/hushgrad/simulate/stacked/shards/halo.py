@@ -20,7 +20,7 @@ from hushgrad.simulate.stacked.shards.mesh import AXIS
 type Ints = NDArray[np.int64]
 type Pairs = tuple[tuple[int, int], ...]  # (sending, receiving) shard
 
-_ALIGNED = 8  # rows of a round are a multiple of it
+_ALIGNED = 8  # rows of a round are a multiple of it among three shards or more
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Halo:
     def exchange(self, sums: Array, given: Array | None) -> Array:
         """The rows (n_rows, …) that come from other shards.
 
-        `given` holds the places of ours; None: all `sums` go, as they stand.
+        `given` holds the places of the rows that this shard sends. None: it sends all `sums` in
+        their order.
         """
         if given is None:
             return lax.ppermute(sums, AXIS, self.rounds[0])

@@ -124,8 +124,8 @@ def _wake_without_interrupting() -> None:
 
     Gloo's thread wakes when rows arrive. Where it interrupts the computing thread, on the only core
     of a process, while that thread holds the lock of the connection, gloo's thread asks for the
-    lock again and again until its time slice of some milliseconds ends. Without this an exchange
-    takes less than 0.1 ms.
+    lock again and again until its time slice of some milliseconds ends. Without such an
+    interruption an exchange takes less than 0.1 ms.
     """
     with suppress(OSError, AttributeError):  # other systems know no such policy
         if os.sched_getscheduler(0) == os.SCHED_OTHER:

@@ -2,8 +2,8 @@
 
 A guest is an agent of another shard that own agents send to. The shard adds up the messages of its
 own agents to each guest. This sum travels, one row for each guest, whatever a step sends. The
-guest's shard adds the row to the messages of its own agents. So a shard needs no draw, no weight
-and no vector of other shards' agents.
+guest's shard adds the row to the messages of its own agents. So a shard needs no draw and no vector
+of other shards' agents, and of their weights only those for messages from its own agents.
 
 Every shard has the same shapes: buckets have the size that the fullest shard needs, and agents
 that only fill a bucket have no links. Agents that get rows from other shards have buckets of their
@@ -108,8 +108,9 @@ class LocalLinks:
 def _by_shard(
     partition: Partition, shard: int, agents: Ints, ends: Ints
 ) -> dict[int, tuple[Ints, Ints]]:
-    """The distinct `ends`, one for each of `agents`, by the agents' shards other than `shard`, and
-    how often each is there.
+    """The `ends` of arcs whose other ends are `agents`, by the shards of these agents.
+
+    For every shard but the own one: the distinct ends, and how many arcs each has.
     """
     shards = partition.shards(agents)
     others = [q for q in np.unique(shards).tolist() if q != shard]
@@ -187,7 +188,6 @@ class Bucketed:
     def slots(self, place: Ints, number: Places) -> Ints:
         """The flat entry of slot `number` of the agent at each place."""
         bucket = np.searchsorted(self.lows, place, side="right") - 1
-        bucket = np.minimum(bucket, self.n - 1)
         return self.offsets[bucket] + number * self.sizes[bucket] + place - self.lows[bucket]
 
 
@@ -227,7 +227,9 @@ class ShardShapes:
             quiet=quiet,
             hearing=hearing,
             guests=guests,
-            heard=Bucketed(np.concatenate([np.zeros(quiet.n, np.int64), most]), into.sizes),
+            heard=Bucketed(
+                np.concatenate([np.zeros(quiet.n, np.int64), in_groups(most)]), into.sizes
+            ),
             out=out,
             is_turned=out.n > 1,
             is_full=bool(shards.together(full).all()),
