@@ -28,7 +28,7 @@ def check(found):
             assert told["consensus"] <= limit, place
             assert told.get("dense", 0.0) <= limit, place
             assert told["traffic"], place
-            assert not told["whole"], place  # links of own agents alone
+            assert not told["whole"], place  # nobody made the arrays of all arcs
             assert told["same"] or devices != "1", place
 
 

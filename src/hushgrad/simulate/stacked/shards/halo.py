@@ -49,6 +49,13 @@ class Halo:
         """Rows that a shard sends, and gets."""
         return self.n_shards * self.sizes[0] if self.is_dense else sum(self.sizes)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a shard sends the sums of all its guests in their order: there is only one other
+        shard.
+        """
+        return self.n_shards == 2
+
     def start(self, sender: int, receiver: int, *, is_sending: bool) -> int:
         """The first row of a pair, in what the sender gives or in what the receiver gets."""
         if self.is_dense:

@@ -221,7 +221,7 @@ class ShardShapes:
         full = {s: np.array(np.isin(d.out_degree, out.widths).all()) for s, d in every.items()}
         guests = Bucketed.of({s: d.in_degree[~d.is_own] for s, d in every.items()}, shards)
         halo = Halo.of(shards.together({s: d.counts(shards.n) for s, d in every.items()}))
-        if shards.n == 2:  # all guests are in the other shard, and their sums go as they stand
+        if halo.is_plain:
             halo = replace(halo, sizes=(guests.n_agents,))
         return ShardShapes(
             quiet=quiet,
@@ -328,10 +328,10 @@ class ShardLayout:
     def _given(self, place: Ints) -> Places | None:
         """(rows,) the guests, by place among guests, whose sums go to other shards.
 
-        place: (targets,); the result is None where the sums go as they stand.
+        place: (targets,); the result is None where all sums go in their order.
         """
         halo = self.shapes.halo
-        if halo.n_shards == 2:
+        if halo.is_plain:
             return None
         give = np.zeros(halo.n_rows, np.int32)
         for q, agents in self.local.guests.items():
@@ -350,7 +350,7 @@ class ShardLayout:
         for p, (agents, n_arcs) in self.local.hearers.items():
             flat = heard.slots(place[agents], number[agents])
             row = np.arange(len(agents))
-            if halo.n_shards == 2:
+            if halo.is_plain:
                 row = self.shapes.guests.places(self.shapes.guests.bucket(n_arcs))
             came[flat] = halo.start(p, self.local.shard, is_sending=False) + row
             is_came[flat] = True
